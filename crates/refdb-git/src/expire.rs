@@ -18,7 +18,7 @@
 //! let policy = Policy::new(&repository, Default::default())?;
 //! let mut expiry = Expiry::new(&repository)?;
 //! for name in repository.store().log_names()? {
-//!     let mut judge = expiry.of_log(name.as_name(), policy.limits(name.as_name()))?;
+//!     let mut judge = expiry.of_log(name.as_name(), policy.limits(name.as_name()));
 //!     let keep = |entry: &_| judge.is_expired(entry).map(|expired| !expired);
 //!     repository.store().rewrite_log(name.as_name(), LogRewrite::default(), keep)?;
 //! }
@@ -29,12 +29,14 @@
 
 mod complete;
 
+use std::collections::HashMap;
+
 use bstr::{BStr, BString, ByteSlice};
 use complete::Completeness;
 use gix_glob::wildmatch;
 use gix_glob::wildmatch::Mode;
 use refdb::name::worktree_name;
-use refdb::{Error, ErrorKind, LogEntry, ObjectId, RefName, Result, TargetRef};
+use refdb::{Error, ErrorKind, LogEntry, ObjectId, RefName, RefNameBuf, Result, TargetRef};
 
 use crate::date;
 use crate::graph::{Graph, Reachable};
@@ -186,6 +188,9 @@ fn split_key(key: &BStr) -> Option<(Option<&BStr>, bool)> {
     }
 }
 
+/// Of so many values it is known which commits they lead to.
+const COMMITS_MAX: usize = 1 << 16;
+
 /// Judges the entries of reflogs.
 #[derive(Debug)]
 pub struct Expiry<'r> {
@@ -194,6 +199,8 @@ pub struct Expiry<'r> {
     graph: Graph<'r>,
     /// What any ref reaches, once a reflog of HEAD asked for it.
     from_refs: Option<Reachable>,
+    /// Which commits the last values are or lead to: entries follow each other, and many refs have the same ones.
+    commits: HashMap<ObjectId, Option<ObjectId>>,
     completeness: Option<Completeness>,
 }
 
@@ -201,14 +208,15 @@ pub struct Expiry<'r> {
 #[derive(Debug)]
 pub struct Judge<'e, 'r> {
     expiry: &'e mut Expiry<'r>,
+    name: RefNameBuf,
     limits: Limits,
-    reach: Reach,
+    reach: Option<Reach>,
 }
 
 /// What a ref reaches.
 #[derive(Debug)]
 enum Reach {
-    /// Nothing, or nobody asks: age alone decides.
+    /// Nothing: age alone decides.
     Nothing,
     /// What any ref reaches.
     FromRefs,
@@ -231,6 +239,7 @@ impl<'r> Expiry<'r> {
                 .missing_ends_history()
                 .with_checked_generations(),
             from_refs: None,
+            commits: HashMap::new(),
             completeness: None,
         })
     }
@@ -249,34 +258,30 @@ impl<'r> Expiry<'r> {
         Ok(self)
     }
 
-    /// Begins with a reflog.
-    ///
-    /// # Errors
-    /// `Corrupt` or `Io` for the refs.
-    pub fn of_log<'e>(&'e mut self, name: RefName<'_>, limits: Limits) -> Result<Judge<'e, 'r>> {
-        let reach = if limits.unreachable <= limits.total {
-            Reach::Nothing
-        } else if worktree_name(name.as_bytes()).bare() == b"HEAD" {
+    /// Begins with a reflog. What its ref reaches is looked for when an entry is old enough to depend on it.
+    pub fn of_log<'e>(&'e mut self, name: RefName<'_>, limits: Limits) -> Judge<'e, 'r> {
+        Judge {
+            expiry: self,
+            name: name.to_owned(),
+            limits,
+            reach: None,
+        }
+    }
+
+    /// Returns what a ref reaches.
+    fn reach_of(&mut self, name: RefName<'_>) -> Result<Reach> {
+        if worktree_name(name.as_bytes()).bare() == b"HEAD" {
             if self.from_refs.is_none() {
                 let tips = self.tips()?;
                 self.from_refs = Some(self.reachable(tips)?);
             }
-            Reach::FromRefs
-        } else {
-            let found = self.repository.store().resolve(name)?;
-            match found
-                .map(|found| self.tip(found.oid))
-                .transpose()?
-                .flatten()
-            {
-                Some(tip) => Reach::FromTip(self.reachable(vec![tip])?),
-                None => Reach::Nothing,
-            }
-        };
-        Ok(Judge {
-            expiry: self,
-            limits,
-            reach,
+            return Ok(Reach::FromRefs);
+        }
+        let found = self.repository.store().resolve(name)?;
+        let tip = found.map(|found| self.tip(found.oid)).transpose()?;
+        Ok(match tip.flatten() {
+            Some(tip) => Reach::FromTip(self.reachable(vec![tip])?),
+            None => Reach::Nothing,
         })
     }
 
@@ -346,7 +351,7 @@ impl<'r> Expiry<'r> {
     }
 
     /// Returns the commit that a value is or leads to. What a damaged one reaches would be taken for unreachable.
-    fn tip(&self, oid: ObjectId) -> Result<Option<ObjectId>> {
+    fn tip(&mut self, oid: ObjectId) -> Result<Option<ObjectId>> {
         let commit = self.commit(oid)?;
         if commit.is_none() {
             self.odb.check_end_missing(oid)?;
@@ -355,14 +360,24 @@ impl<'r> Expiry<'r> {
     }
 
     /// Returns the commit that an object is or that a tag leads to.
-    fn commit(&self, oid: ObjectId) -> Result<Option<ObjectId>> {
+    fn commit(&mut self, oid: ObjectId) -> Result<Option<ObjectId>> {
+        if let Some(known) = self.commits.get(&oid) {
+            return Ok(*known);
+        }
         let peeled = match self.odb.peel(oid)? {
-            Peeled::Itself => oid,
-            Peeled::To(peeled) => peeled,
-            Peeled::Nowhere | Peeled::Missing => return Ok(None),
+            Peeled::Itself => Some(oid),
+            Peeled::To(peeled) => Some(peeled),
+            Peeled::Nowhere | Peeled::Missing => None,
         };
-        let kind = self.odb.kind(peeled)?;
-        Ok((kind == Some(ObjectKind::Commit)).then_some(peeled))
+        let commit = match peeled {
+            Some(peeled) if self.odb.kind(peeled)? == Some(ObjectKind::Commit) => Some(peeled),
+            _ => None,
+        };
+        if self.commits.len() >= COMMITS_MAX {
+            self.commits.clear();
+        }
+        self.commits.insert(oid, commit);
+        Ok(commit)
     }
 }
 
@@ -370,7 +385,7 @@ impl Judge<'_, '_> {
     /// Returns whether an entry is to go.
     ///
     /// # Errors
-    /// `Corrupt` or `Io` for objects that cannot be read.
+    /// `Corrupt` or `Io` for refs and objects that cannot be read.
     pub fn is_expired(&mut self, entry: &LogEntry) -> Result<bool> {
         let time = entry.who.time;
         if time < self.limits.total {
@@ -386,7 +401,10 @@ impl Judge<'_, '_> {
         if time >= self.limits.unreachable {
             return Ok(false);
         }
-        if matches!(self.reach, Reach::Nothing) {
+        if self.reach.is_none() {
+            self.reach = Some(self.expiry.reach_of(self.name.as_name())?);
+        }
+        if matches!(self.reach, Some(Reach::Nothing)) {
             return Ok(true);
         }
         Ok(!self.is_reached(entry.old)? || !self.is_reached(entry.new)?)
@@ -403,10 +421,10 @@ impl Judge<'_, '_> {
         let graph = &mut self.expiry.graph;
         let node = graph.commit(commit)?;
         match (&mut self.reach, &mut self.expiry.from_refs) {
-            (Reach::FromTip(reachable), _) | (Reach::FromRefs, Some(reachable)) => {
+            (Some(Reach::FromTip(reachable)), _) | (Some(Reach::FromRefs), Some(reachable)) => {
                 reachable.contains(graph, node)
             }
-            (Reach::FromRefs | Reach::Nothing, _) => Ok(false),
+            _ => Ok(false),
         }
     }
 

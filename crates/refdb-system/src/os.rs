@@ -19,7 +19,7 @@ use super::beneath::Beneath;
 use super::dates;
 use super::{
     Bytes, DirEntry, FileKind, GUARDED_MODE, Guard, GuardedFile, Machine, ProcessState, ReadFile,
-    Scan, Stat, System, WriteFile, bytes_to_path, guard, map, platform,
+    Scan, Stat, System, WriteFile, bytes_to_path, guard, map, platform, process,
 };
 
 /// How often this process has waited until something was durable.
@@ -174,12 +174,6 @@ fn regular(file: &File) -> io::Result<Stat> {
         FileKind::Other => Err(io::Error::other("not a regular file")),
         _ => Ok(stat),
     }
-}
-
-/// Returns whether this process works for the user who started it.
-fn is_itself() -> bool {
-    static FOUND: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
-    *FOUND.get_or_init(|| rustix::process::getuid() == rustix::process::geteuid())
 }
 
 fn kind_of(kind: FileType) -> FileKind {
@@ -396,7 +390,7 @@ impl System for OsSystem {
 
     fn may_write(&self, path: &Path) -> io::Result<()> {
         // The system answers for the user who started a program, who may be another one than it works for.
-        if !is_itself() {
+        if !process::is_itself() {
             return self.stat(path).map(drop);
         }
         let (dir, path) = self.from(path);
@@ -420,8 +414,7 @@ impl System for OsSystem {
     }
 
     fn longest_file(&self) -> u64 {
-        let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize);
-        limit.current.unwrap_or(u64::MAX)
+        process::longest_file()
     }
 
     fn keeps_number(&self, dir: &Path) -> io::Result<bool> {

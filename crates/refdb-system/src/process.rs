@@ -28,3 +28,15 @@ pub enum ProcessState {
 
 /// A directory or file that is taken for one process alone, until this is dropped.
 pub type Guard = Box<dyn Send>;
+
+/// Returns whether this process works for the user who started it.
+pub(crate) fn is_itself() -> bool {
+    static FOUND: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    *FOUND.get_or_init(|| rustix::process::getuid() == rustix::process::geteuid())
+}
+
+/// Returns how many bytes long a file may become that this process writes.
+pub(crate) fn longest_file() -> u64 {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize);
+    limit.current.unwrap_or(u64::MAX)
+}

@@ -34,6 +34,9 @@ pub struct LogRewrite {
     pub at_once: bool,
 }
 
+/// Says of an entry whether it stays.
+type Keep<'k> = &'k mut dyn FnMut(&LogEntry) -> Result<bool>;
+
 /// What the entries that are kept come to.
 struct Kept {
     join: bool,
@@ -43,6 +46,32 @@ struct Kept {
 }
 
 impl Kept {
+    fn new(how: LogRewrite, quirks: Quirks) -> Self {
+        Kept {
+            join: how.join,
+            quirks,
+            last: None,
+        }
+    }
+
+    /// Returns what becomes of an entry.
+    fn judge(&mut self, entry: &LogEntry, keep: Keep<'_>) -> Result<Fate> {
+        let old = self.old(entry);
+        let stays = match self.quirks.judges_joined && old != entry.old {
+            true => {
+                let mut joined = entry.clone();
+                joined.old = old;
+                keep(&joined)?
+            }
+            false => keep(entry)?,
+        };
+        if !stays {
+            return Ok(Fate::Drop);
+        }
+        self.last = Some(entry.new);
+        Ok(Fate::Keep { old })
+    }
+
     /// Returns the old value that an entry has if it is kept.
     fn old(&self, entry: &LogEntry) -> ObjectId {
         match (self.last, self.quirks.judges_joined) {
@@ -60,7 +89,7 @@ pub(crate) fn rewrite(
     objects: &dyn Objects,
     name: RefName<'_>,
     how: LogRewrite,
-    keep: &mut dyn FnMut(&LogEntry) -> Result<bool>,
+    keep: Keep<'_>,
 ) -> Result<Option<Outcome>> {
     InvalidSettings::check(options.invalid.locking.as_ref())?;
     let mut session = LockedSession::begin(backend)?;
@@ -68,28 +97,13 @@ pub(crate) fn rewrite(
         session.wait_no_more();
     }
     let current = lock(&mut session, name)?;
-    let mut kept = Kept {
-        join: how.join,
-        quirks: backend.quirks(),
-        last: None,
-    };
-    let mut judge = |mut entry: LogEntry| {
-        let old = kept.old(&entry);
-        if kept.quirks.judges_joined {
-            entry.old = old;
-        }
-        if !keep(&entry)? {
-            return Ok(Fate::Drop);
-        }
-        kept.last = Some(entry.new);
-        Ok(Fate::Keep { old })
-    };
+    let mut kept = Kept::new(how, backend.quirks());
     if how.dry_run {
-        let each = &mut |entry| judge(entry).map(|_| true);
+        let each = &mut |entry| kept.judge(&entry, keep).map(|_| true);
         let exists = backend.for_each_log_entry(name, LogOrder::OldestFirst, each)?;
         return Ok(exists.then(Outcome::default));
     }
-    let exists = session.rewrite_log(name, &mut |entry| judge(entry.clone()), &[])?;
+    let exists = session.rewrite_log(name, &mut |entry| kept.judge(entry, keep), &[])?;
     if !exists {
         return Ok(None);
     }
@@ -108,6 +122,40 @@ pub(crate) fn rewrite(
     }
     session.prepare(Plan::of(writes, Vec::new(), nobody))?;
     publish(session).map(Some)
+}
+
+/// Rewrites the reflogs of `names` in one transaction: an entry stays if `keep` says so of it and of the position of
+/// its name.
+pub(crate) fn rewrite_all(
+    backend: &dyn Backend,
+    options: &Options,
+    names: &[RefName<'_>],
+    how: LogRewrite,
+    keep: &mut dyn FnMut(usize, &LogEntry) -> Result<bool>,
+) -> Result<Outcome> {
+    if how.update_ref || how.dry_run {
+        let message =
+            "reflogs whose refs follow, or that stay as they are, are not rewritten together";
+        return Err(Error::new(ErrorKind::Misuse, message));
+    }
+    InvalidSettings::check(options.invalid.locking.as_ref())?;
+    let mut session = LockedSession::begin(backend)?;
+    if how.at_once {
+        session.wait_no_more();
+    }
+    let mut sorted = names.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    if let Some((name, refusal)) = session.take(&sorted, None)? {
+        return Err(refusal.into_error(name));
+    }
+    for (at, name) in names.iter().enumerate() {
+        let mut kept = Kept::new(how, backend.quirks());
+        let keep = &mut |entry: &LogEntry| keep(at, entry);
+        session.rewrite_log(*name, &mut |entry| kept.judge(entry, keep), &[])?;
+    }
+    session.prepare(Plan::of(Vec::new(), Vec::new(), nobody))?;
+    publish(session)
 }
 
 /// Replaces the reflog of `name`, or makes it, with these entries, the oldest first.

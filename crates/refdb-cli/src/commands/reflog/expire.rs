@@ -2,7 +2,10 @@
 
 use bstr::ByteSlice;
 use refdb::name::{WorktreeName, worktree_name};
-use refdb::{ErrorKind, LogEntry, LogRewrite, Outcome, RefFormat, RefName, RefNameBuf};
+use refdb::{
+    ErrorKind, LogEntry, LogOrder, LogRewrite, ObjectId, Outcome, RefFormat, RefName, RefNameBuf,
+    Store,
+};
 use refdb_git::date;
 use refdb_git::expire::{Expiry, Policy, Wishes, cutoff};
 use refdb_maintenance::progress::Progress;
@@ -143,19 +146,23 @@ fn moment(context: &Context, option: &str, value: Value) -> Result<u64> {
     })
 }
 
+fn ends_it_all(error: &refdb::Error) -> bool {
+    matches!(error.kind(), ErrorKind::Config | ErrorKind::Interrupted)
+}
+
 /// The sum of what went wrong with single reflogs, as Git's exit codes are put together.
 #[derive(Default)]
 struct Status(u8);
 
 impl Status {
-    /// Tells an error; returns whether it was a lock. A setting that makes no sense ends it all.
+    /// Tells an error; returns whether it was a lock. A setting that makes no sense ends it all, and so does a signal.
     fn note(&mut self, done: refdb::Result<Outcome>, format: RefFormat) -> Result<bool> {
         let error = match done {
             Ok(outcome) => {
                 tell_afterwards(&outcome);
                 return Ok(false);
             }
-            Err(error) if error.kind() == ErrorKind::Config => return Err(error.into()),
+            Err(error) if ends_it_all(&error) => return Err(error.into()),
             Err(error) => error,
         };
         say_error("error", &error);
@@ -261,7 +268,6 @@ impl<'c> Rewriter<'c> {
             return Ok(());
         }
         let store = self.context.store()?;
-        let verbose = self.settings.verbose;
         let buffer = out.buffer();
         let how = LogRewrite {
             at_once: self.is_late,
@@ -269,12 +275,7 @@ impl<'c> Rewriter<'c> {
         };
         let done = store.rewrite_log(name, how, |entry| {
             let expired = is_expired(entry)?;
-            if verbose {
-                let verb = if expired { self.prunes } else { "keep " };
-                buffer.extend_from_slice(verb.as_bytes());
-                buffer.extend_from_slice(&entry.message);
-                buffer.push(b'\n');
-            }
+            self.tell(entry, expired, buffer);
             Ok(!expired)
         });
         let done = done.map(Option::unwrap_or_default);
@@ -284,6 +285,30 @@ impl<'c> Rewriter<'c> {
         }
         out.line_done()
     }
+}
+
+impl Rewriter<'_> {
+    /// Says what becomes of an entry, if that is asked for.
+    fn tell(&self, entry: &LogEntry, is_expired: bool, text: &mut Vec<u8>) {
+        if self.settings.verbose {
+            let verb = if is_expired { self.prunes } else { "keep " };
+            text.extend_from_slice(verb.as_bytes());
+            text.extend_from_slice(&entry.message);
+            text.push(b'\n');
+        }
+    }
+}
+
+/// So many reflogs are rewritten together: others wait for their refs for some milliseconds.
+const TOGETHER: usize = 128;
+
+/// So much memory their entries may take, and about how much one takes beside its message.
+const TOGETHER_LEN_MAX: usize = 64 << 20;
+const ENTRY_LEN: usize = 256;
+
+/// Ends a transaction that nobody hears of.
+fn one_by_one() -> refdb::Error {
+    refdb::Error::new(ErrorKind::Misuse, "not to be rewritten together")
 }
 
 /// What is done, for whoever waits.
@@ -305,44 +330,137 @@ pub(super) fn expire(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> R
             out.put("\n")?;
         }
     }
-    let mut expire = |out: &mut Output, rewriter: &mut Rewriter<'_>, name: RefName<'_>| {
-        let mut judge = expiry.of_log(name, policy.limits(name))?;
-        rewriter.rewrite(out, name, |entry| judge.is_expired(entry))
+    let mut expire = Expire {
+        store: repository.store(),
+        policy,
+        expiry,
+        rewriter: Rewriter::new(context, &settings, settings.all),
     };
-    let mut rewriter = Rewriter::new(context, &settings, settings.all);
     if settings.all {
         let names = target::all(context, settings.single_worktree)?;
-        for (at, name) in names.iter().enumerate() {
+        for (at, few) in names.chunks(TOGETHER).enumerate() {
             meter.show(Progress {
                 what: EXPIRING,
-                count: at as u64,
+                count: (at * TOGETHER) as u64,
                 total: Some(names.len() as u64),
             });
-            // What its reflog says is what such a ref can be mended by, and no reason to leave all others.
-            if let Err(broken) = context.store()?.resolve(name.as_name())
-                && broken.kind() == ErrorKind::BrokenRef
-            {
-                say_error(
-                    "warning",
-                    &broken.context(format!("the reflog of '{name}' is kept")),
-                );
-                continue;
+            let few = without_broken(context, few)?;
+            if !expire.together(out, &few)? {
+                for name in few {
+                    expire.one(out, name)?;
+                }
             }
-            expire(out, &mut rewriter, name.as_name())?;
         }
     }
     // As in Git, a dry run is told only with `--all`.
-    rewriter.prunes = "prune ";
+    expire.rewriter.prunes = "prune ";
     for operand in operands {
         match target::find(context, &operand)? {
-            Some(name) => expire(out, &mut rewriter, name.as_name())?,
+            Some(name) => expire.one(out, name.as_name())?,
             None => {
                 let message = "reflog could not be found: '";
-                rewriter.status.refuse(message, &operand);
+                expire.rewriter.status.refuse(message, &operand);
             }
         }
     }
-    rewriter.finish()
+    expire.rewriter.finish()
+}
+
+/// Judges reflogs and rewrites them.
+struct Expire<'c, 'r> {
+    store: &'r Store,
+    policy: Policy,
+    expiry: Expiry<'r>,
+    rewriter: Rewriter<'c>,
+}
+
+/// What was said of an entry before its reflog was locked.
+struct Said {
+    new: ObjectId,
+    time: u64,
+    is_expired: bool,
+}
+
+impl Expire<'_, '_> {
+    fn one(&mut self, out: &mut Output, name: RefName<'_>) -> Result<()> {
+        let mut judge = self.expiry.of_log(name, self.policy.limits(name));
+        let is_expired = |entry: &LogEntry| judge.is_expired(entry);
+        self.rewriter.rewrite(out, name, is_expired)
+    }
+
+    /// Rewrites reflogs together. History is walked before that, so that others wait for these refs for milliseconds.
+    /// Returns `false` where they are to be rewritten one by one, as nothing was done: what is in the way of one is
+    /// told of that one.
+    fn together(&mut self, out: &mut Output, names: &[RefName<'_>]) -> Result<bool> {
+        let (rewriter, how) = (&self.rewriter, self.rewriter.settings.how);
+        let is_blocked = rewriter.is_late || !rewriter.locked.is_empty();
+        if how.update_ref || how.join || how.dry_run || is_blocked {
+            return Ok(false);
+        }
+        let Ok(said) = self.judge(names) else {
+            return Ok(false);
+        };
+        let mut said: Vec<_> = said.iter().map(|said| said.iter()).collect();
+        let (rewriter, mut text) = (&self.rewriter, Vec::new());
+        // Whoever has one ref is waited for by the one that needs it.
+        let at_once = self.store.format() == RefFormat::Files;
+        let how = LogRewrite { at_once, ..how };
+        let done = self.store.rewrite_logs(names, how, |at, entry| {
+            // Somebody may have added entries since, or taken some away.
+            let said = said.get_mut(at).and_then(Iterator::next);
+            let said = said.filter(|it| it.new == entry.new && it.time == entry.who.time);
+            let is_expired = said.ok_or_else(one_by_one)?.is_expired;
+            rewriter.tell(entry, is_expired, &mut text);
+            Ok(!is_expired)
+        });
+        match done {
+            Ok(outcome) => tell_afterwards(&outcome),
+            Err(error) if ends_it_all(&error) => return Err(error.into()),
+            Err(_) => return Ok(false),
+        }
+        out.put_lines(&text)?;
+        Ok(true)
+    }
+
+    /// Says of all entries of reflogs whether they are to go.
+    fn judge(&mut self, names: &[RefName<'_>]) -> refdb::Result<Vec<Vec<Said>>> {
+        let store = self.store;
+        let (mut all, mut room) = (Vec::with_capacity(names.len()), TOGETHER_LEN_MAX);
+        for &name in names {
+            let mut said = Vec::new();
+            let mut judge = self.expiry.of_log(name, self.policy.limits(name));
+            store.for_each_log_entry(name, LogOrder::OldestFirst, |entry| {
+                room = room
+                    .checked_sub(ENTRY_LEN + entry.message.len())
+                    .ok_or_else(one_by_one)?;
+                said.push(Said {
+                    new: entry.new,
+                    time: entry.who.time,
+                    is_expired: judge.is_expired(&entry)?,
+                });
+                Ok(true)
+            })?;
+            all.push(said);
+        }
+        Ok(all)
+    }
+}
+
+/// Returns those names whose refs can be read. What its reflog says is what another ref can be mended by, and no reason to
+/// leave all others.
+fn without_broken<'n>(context: &Context, names: &'n [RefNameBuf]) -> Result<Vec<RefName<'n>>> {
+    let store = context.store()?;
+    let mut sound = Vec::with_capacity(names.len());
+    for name in names {
+        match store.resolve(name.as_name()) {
+            Err(broken) if broken.kind() == ErrorKind::BrokenRef => {
+                let what = format!("the reflog of '{name}' is kept");
+                say_error("warning", &broken.context(what));
+            }
+            _ => sound.push(name.as_name()),
+        }
+    }
+    Ok(sound)
 }
 
 /// Which entry of a reflog is to go.

@@ -257,13 +257,10 @@ fn forward(
     let mut begun: Vec<u8> = Vec::new();
     let mut offset = 0;
     loop {
-        if offset > 0 {
-            buffer.resize(limits.chunk_len, 0);
-        }
         let count = file.read_at(offset, &mut buffer).map_err(failed)?;
-        let Some(chunk) = buffer.get(..count).filter(|chunk| !chunk.is_empty()) else {
-            return Ok(!begun.is_empty());
-        };
+        // Less is read only where the file ends.
+        let is_end = count < buffer.len();
+        let chunk = buffer.get(..count).unwrap_or_default();
         offset += chunk.len() as u64;
         let mut rest = chunk;
         while let Some(end) = byte(b'\n', rest) {
@@ -286,6 +283,10 @@ fn forward(
             return Err(failed(io::ErrorKind::FileTooLarge.into()));
         }
         begun.extend_from_slice(rest);
+        if is_end {
+            return Ok(!begun.is_empty());
+        }
+        buffer.resize(limits.chunk_len, 0);
     }
 }
 
@@ -480,6 +481,8 @@ pub(super) fn is_blocked(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use bstr::ByteSlice;
+
     use super::*;
     use crate::system::Stat;
 

@@ -2,6 +2,7 @@
 //!
 //! Invariant: a reflog that is rewritten or copied is complete, and durable, before it gets its name.
 
+use std::io;
 use std::path::Path;
 use std::sync::PoisonError;
 
@@ -10,7 +11,7 @@ use super::log;
 use super::publish::LogAppend;
 use super::session::FilesSession;
 use crate::backend::{Fate, Judge, LogChange, LogOrder};
-use crate::commit::{LockFile, LockOptions, between, refused, sweep};
+use crate::commit::{LockFile, LockOptions, MANY_MIN, between, refused, sweep};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{RefName, RefNameBuf};
 use crate::options::LockTimeout;
@@ -61,6 +62,15 @@ impl WholeLogs {
     }
 }
 
+fn write(lock: &mut LockFile, content: &[u8]) -> Result<()> {
+    let written = lock.write_all(content);
+    written.map_err(|error| unable_to_write(lock, error))
+}
+
+fn unable_to_write(lock: &LockFile, error: io::Error) -> Error {
+    Error::io("cannot write", lock.path(), error)
+}
+
 impl FilesSession {
     /// Writes a reflog anew into its lock, with what `judge` leaves of it, and `then` behind that.
     pub(super) fn rewrite_log_into_lock(
@@ -74,19 +84,10 @@ impl FilesSession {
             return Ok(false);
         }
         let path = files.log_path(name)?;
-        let options = LockOptions {
-            timeout: LockTimeout::from_millis(0),
-            ..files.lock_options()
-        };
         files.tidy_logs_beside(&path);
-        let mut lock = match LockFile::acquire(&self.holder, &path, options) {
-            Ok(lock) => lock,
-            // It went with its directory: whoever removes a reflog alone holds no lock of the ref.
-            Err(error) if log::is_blocked(&error) => return Ok(false),
-            Err(error) => return Err(refused(files.system.as_ref(), &path, error)),
-        };
-        let failed = |lock: &LockFile, error| Error::io("cannot write", lock.path(), error);
-        let mut kept: Vec<u8> = Vec::new();
+        let mut kept = Vec::new();
+        // Nobody writes to it who has not the lock of its ref: its own is for what is written anew, most often nothing.
+        let (mut lock, mut is_gone) = (None, false);
         // Of lines that stay as they are, how long they are.
         let mut same_len = Some(0);
         let is_there =
@@ -101,16 +102,22 @@ impl FilesSession {
                     .filter(|_| is_same)
                     .map(|len| len + new.len() as u64);
                 if kept.len() >= CHUNK_LEN {
-                    lock.write_all(&kept)
-                        .map_err(|error| failed(&lock, error))?;
+                    if lock.is_none() {
+                        lock = self.lock_log(&path)?;
+                    }
+                    let Some(lock) = &mut lock else {
+                        is_gone = true;
+                        return Ok(false);
+                    };
+                    write(lock, &kept)?;
                     kept.clear();
                 }
                 Ok(true)
             })?;
-        if !is_there {
+        if !is_there || is_gone {
             return Ok(false);
         }
-        // Most often nothing is too old. No line was lost either, such as one that is none: nothing is written.
+        // No line was lost either, such as one that is none: nothing is written.
         let is_whole = || {
             files
                 .system
@@ -128,17 +135,42 @@ impl FilesSession {
         for entry in then {
             log::push_line(&mut kept, entry.old, entry.new, &entry.who, &entry.message);
         }
-        let mut written = lock.write_all(&kept);
-        if files.options.fsync {
-            written = written.and_then(|()| lock.sync());
+        if lock.is_none() {
+            lock = self.lock_log(&path)?;
+        }
+        let Some(mut lock) = lock else {
+            return Ok(false);
+        };
+        write(&mut lock, &kept)?;
+        if self.held.len() >= MANY_MIN && files.system.syncs_at_once() {
+            // They are synced with the locks.
+            self.planned.many_values = true;
+        } else if files.options.fsync {
+            lock.sync().map_err(|error| unable_to_write(&lock, error))?;
         }
         lock.close();
-        written.map_err(|error| failed(&lock, error))?;
         self.planned
             .whole_logs
             .written
             .push((name.to_owned(), lock));
         Ok(true)
+    }
+
+    /// Takes the lock of a reflog; `None` if that went with its directory: whoever removes a reflog alone holds no lock of
+    /// the ref.
+    fn lock_log(&self, path: &Path) -> Result<Option<LockFile>> {
+        let options = LockOptions {
+            timeout: LockTimeout::from_millis(0),
+            ..self.files.lock_options()
+        };
+        // A name is had sooner than a file.
+        let mut held = self.held.iter().filter_map(|held| held.lock.as_deref());
+        let other = held.next().or_else(|| self.bars.locks().next());
+        match LockFile::acquire_beside(&self.holder, path, options, other) {
+            Ok(lock) => Ok(Some(lock)),
+            Err(error) if log::is_blocked(&error) => Ok(None),
+            Err(error) => Err(refused(self.files.system.as_ref(), path, error)),
+        }
     }
 
     /// Prepares what becomes of whole reflogs.

@@ -22,7 +22,7 @@ use super::new_names::Beside;
 use super::packed::Forwards;
 use super::rewrite::{PackedEdit, PackedLock, PackedValue, is_written_by_another};
 use super::session::{ByName, FilesSession, Held, blocked_by};
-use crate::backend::{NewValue, Plan};
+use crate::backend::{LogChange, NewValue, Plan};
 use crate::commit::MANY_MIN;
 use crate::error::{Error, ErrorKind, Result, io_text};
 use crate::layout::Place;
@@ -94,6 +94,9 @@ impl Assigned<'_> {
 impl FilesSession {
     pub(super) fn prepare_plan(&mut self, plan: &Plan<'_>) -> Result<()> {
         self.assert_not_migrated()?;
+        let unlocked = plan.log_changes.iter().filter_map(LogChange::unlocked);
+        let layout = &self.files.layout;
+        layout.assert_own_folders(self.files.system.as_ref(), unlocked)?;
         self.planned.logs = log_appends(&self.files, plan, &mut self.log_dirs)?;
         let mut writes = self.assign(plan)?;
         self.planned.several = writes.len() > 1;
@@ -142,7 +145,7 @@ impl FilesSession {
             self.planned.log_unlinks.extend(ended);
         }
         // They are synced with the locks: what is many is in the journal.
-        self.planned.many_values = many;
+        self.planned.many_values |= many;
         if !self.is_each_looked_at() {
             self.holder.seal();
         }

@@ -29,9 +29,7 @@ use super::packed_cursor::PackedCursor;
 use super::publish::Planned;
 use super::{Files, overlay};
 use crate::backend::cursor::Cursor;
-use crate::backend::{
-    Judge, Locked, LogChange, Plan, Published, Refusal, Session, Value, in_the_way,
-};
+use crate::backend::{Judge, Locked, Plan, Published, Refusal, Session, Value, in_the_way};
 use crate::commit::{Holder, LockFile, describe_barred, describe_refusal, sweep};
 use crate::error::{Error, Message, Reason, Result, Role, io_text};
 use crate::layout::Place;
@@ -515,9 +513,6 @@ impl Session for FilesSession {
     }
 
     fn prepare(&mut self, plan: Plan<'_>) -> Result<()> {
-        let unlocked = plan.log_changes.iter().filter_map(LogChange::unlocked);
-        let layout = &self.files.layout;
-        layout.assert_own_folders(self.files.system.as_ref(), unlocked)?;
         self.prepare_plan(&plan)
     }
 

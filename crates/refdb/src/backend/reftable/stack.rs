@@ -414,10 +414,9 @@ impl Stack {
             return self.publish_beside(shared, held, names, tables);
         }
         let published = self.publish(held, names, tables, &[name])?;
-        match published {
-            Publish::Done { unsynced: None } => self.discard(&old),
-            // The old list may come back after a power failure: its tables have to stay.
-            _ => {}
+        // Else the old list may come back after a power failure: its tables have to stay.
+        if let Publish::Done { unsynced: None } = published {
+            self.discard(&old);
         }
         Ok(published)
     }
