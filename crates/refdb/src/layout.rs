@@ -137,8 +137,8 @@ impl Layout {
         (place, RefName::from_disk(class.bare()))
     }
 
-    /// Refuses names of another worktree where a link leads to it, or to its refs or reflogs: they are somebody
-    /// else's. (A worktree that is worked in was found by the caller.)
+    /// Refuses names of another worktree where a link leads to it, or to where its ref or its reflog is: they are
+    /// somebody else's. (A worktree that is worked in was found by the caller.)
     ///
     /// # Errors
     /// `Repository` for a link, `Io`.
@@ -149,13 +149,19 @@ impl Layout {
     ) -> Result<()> {
         let mut seen = None;
         for name in names.filter(|name| name.as_bytes().starts_with(b"worktrees/")) {
-            let (Place::Other(dir), _) = self.locate(name) else {
+            let (Place::Other(dir), bare) = self.locate(name) else {
                 continue;
             };
-            if seen.as_ref() == Some(&dir) {
-                continue;
+            let mut link = None;
+            if seen.as_ref() != Some(&dir) {
+                link = link_to_worktree(system, &dir)?;
             }
-            if let Some(link) = link_to_worktree(system, &dir)? {
+            let bare = bytes_to_path(bare.as_bytes());
+            for base in [dir.join(bare), dir.join("logs").join(bare)] {
+                let folders = base.ancestors().skip(1).take_while(|it| *it != dir);
+                link = link.map_or_else(|| first_link(system, folders), |it| Ok(Some(it)))?;
+            }
+            if let Some(link) = link {
                 let what = "is a symbolic link: nothing is written for another worktree through it";
                 let message = format!("'{}' {what}", link.display());
                 return Err(Error::new(ErrorKind::Repository, message));
@@ -233,14 +239,21 @@ impl Layout {
 pub fn link_to_worktree(system: &dyn System, dir: &Path) -> Result<Option<PathBuf>> {
     let below = ["refs", "logs", "reftable"].map(|folder| dir.join(folder));
     let paths = dir.parent().into_iter().chain([dir]);
-    for path in paths.chain(below.iter().map(PathBuf::as_path)) {
-        match system.lstat(path) {
-            Ok(stat) if stat.kind == FileKind::Symlink => return Ok(Some(path.to_owned())),
-            Err(error) if !is_absent(&error) => return Err(Error::io("cannot read", path, error)),
-            _ => {}
-        }
-    }
-    Ok(None)
+    first_link(system, paths.chain(below.iter().map(PathBuf::as_path)))
+}
+
+/// Returns the first path at which there is a link.
+fn first_link<'p>(
+    system: &dyn System,
+    mut paths: impl Iterator<Item = &'p Path>,
+) -> Result<Option<PathBuf>> {
+    paths
+        .find_map(|path| match system.lstat(path) {
+            Ok(stat) => (stat.kind == FileKind::Symlink).then(|| Ok(path.to_owned())),
+            Err(error) if is_absent(&error) => None,
+            Err(error) => Some(Err(Error::io("cannot read", path, error))),
+        })
+        .transpose()
 }
 
 /// Which of a repository's ref directories a name belongs to.

@@ -64,7 +64,7 @@ for_every_format! {
 for_every_format! {
     fn nothing_is_written_for_another_worktree_through_a_link(format) {
         let folders: &[&str] = match format.refs {
-            RefFormat::Files => &["..", "", "refs", "logs"],
+            RefFormat::Files => &["..", "", "refs", "refs/bisect", "logs", "logs/refs"],
             RefFormat::Reftable => &["..", "", "logs", "reftable"],
         };
         for folder in folders {
@@ -82,7 +82,8 @@ for_every_format! {
             };
             let (of_victim, of_repo) = (own(&victim), own(&repo));
             let _ = fs::remove_dir_all(&of_repo);
-            let _ = fs::create_dir(&of_victim);
+            fs::create_dir_all(&of_victim).expect("a folder");
+            fs::create_dir_all(of_repo.parent().expect("a folder")).expect("a folder");
             symlink(&of_victim, &of_repo).expect("a link");
             let before = victim.state();
             for args in [
@@ -95,7 +96,10 @@ for_every_format! {
                 &["reflog", "drop", "worktrees/other/HEAD"],
             ] {
                 let run = ours(repo.path()).args(args).run();
-                assert_ne!(run.code(), 0, "{folder}: {args:?}");
+                // Deeper ones are in the way of what is below them alone.
+                if !folder.contains('/') || args.concat().contains("bisect") {
+                    assert_ne!(run.code(), 0, "{folder}: {args:?}");
+                }
             }
             // Nobody named it: the rest is done.
             for args in [
