@@ -169,7 +169,9 @@ impl Holder {
         {
             let is_full = matches!(
                 error.kind(),
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+                io::ErrorKind::StorageFull
+                    | io::ErrorKind::QuotaExceeded
+                    | io::ErrorKind::FileTooLarge
             );
             let is_empty = || hold.stat().is_ok_and(|stat| stat.len == 0);
             if !(signs == Signs::IfThereIsRoom && has_mark && is_full && is_empty()) {

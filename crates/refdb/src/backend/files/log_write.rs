@@ -142,18 +142,35 @@ impl FilesSession {
             return Ok(false);
         };
         write(&mut lock, &kept)?;
-        if self.held.len() >= MANY_MIN && files.system.syncs_at_once() {
-            // They are synced with the locks.
-            self.planned.many_values = true;
-        } else if files.options.fsync {
+        let is_synced_later = files.system.syncs_at_once();
+        if files.options.fsync && !is_synced_later {
             lock.sync().map_err(|error| unable_to_write(&lock, error))?;
         }
-        lock.close();
+        if !is_synced_later || self.planned.whole_logs.written.len() >= MANY_MIN {
+            let ready = lock.make_ready();
+            ready.map_err(|error| unable_to_write(&lock, error))?;
+        }
         self.planned
             .whole_logs
             .written
             .push((name.to_owned(), lock));
         Ok(true)
+    }
+
+    /// Makes durable what was written of whole reflogs: a few one by one, many with the locks.
+    pub(super) fn sync_whole_logs(&mut self) -> Result<()> {
+        let written = &mut self.planned.whole_logs.written;
+        let at_once = written.len() >= MANY_MIN && self.files.system.syncs_at_once();
+        for (_, lock) in written {
+            let mut done = Ok(());
+            if self.files.options.fsync && !at_once {
+                done = lock.sync();
+            }
+            let done = done.and_then(|()| lock.make_ready());
+            done.map_err(|error| unable_to_write(lock, error))?;
+        }
+        self.planned.many_values |= at_once;
+        Ok(())
     }
 
     /// Takes the lock of a reflog; `None` if that went with its directory: whoever removes a reflog alone holds no lock of

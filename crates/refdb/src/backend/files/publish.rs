@@ -101,6 +101,7 @@ impl FilesSession {
         let mut writes = self.assign(plan)?;
         self.planned.several = writes.len() > 1;
         self.prepare_whole_logs(&plan.log_changes)?;
+        self.sync_whole_logs()?;
         let several = writes.len() + self.planned.whole_logs.len() > 1;
         if several || !plan.ended.is_empty() {
             // There may be a journal, and what stands in a lock by then could not be named in it.

@@ -297,7 +297,7 @@ impl FilesSession {
         let moved = self.whole_log_steps(&mut guards, &mut change)?;
         self.log_steps(&mut guards, &moved, &mut change)?;
         self.ref_steps(&guards, &mut change)?;
-        if (several || self.planned.many_values) && self.files.options.fsync {
+        if several && self.files.options.fsync {
             self.sync_locks()?;
         } else {
             self.sync_absence()?;
