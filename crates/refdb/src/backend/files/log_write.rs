@@ -142,19 +142,24 @@ impl FilesSession {
             return Ok(false);
         };
         write(&mut lock, &kept)?;
-        let is_synced_later = files.system.syncs_at_once();
-        if files.options.fsync && !is_synced_later {
+        self.keep_for_publishing(name, lock)?;
+        Ok(true)
+    }
+
+    /// Keeps a lock whose content is written. Of a few the files stay open, to be synced when it is known how many
+    /// there are.
+    fn keep_for_publishing(&mut self, name: RefName<'_>, mut lock: LockFile) -> Result<()> {
+        let is_synced_later = self.files.system.syncs_at_once();
+        if self.files.options.fsync && !is_synced_later {
             lock.sync().map_err(|error| unable_to_write(&lock, error))?;
         }
-        if !is_synced_later || self.planned.whole_logs.written.len() >= MANY_MIN {
+        let written = &mut self.planned.whole_logs.written;
+        if !is_synced_later || written.len() >= MANY_MIN {
             let ready = lock.make_ready();
             ready.map_err(|error| unable_to_write(&lock, error))?;
         }
-        self.planned
-            .whole_logs
-            .written
-            .push((name.to_owned(), lock));
-        Ok(true)
+        written.push((name.to_owned(), lock));
+        Ok(())
     }
 
     /// Makes durable what was written of whole reflogs: a few one by one, many with the locks.
