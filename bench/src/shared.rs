@@ -213,7 +213,7 @@ fn rows(
     let together = row(so_far, what, WRITERS, each, &commit(WRITERS))?;
     let reader = open().map_err(failed)?;
     let name = RefNameBuf::lax(format!("refs/bench/{random:016x}/first").as_bytes());
-    let name = name.map_err(failed)?;
+    let name = name.map_err(|error| error.to_string())?;
     reader.resolve(name.as_name()).map_err(failed)?;
     let what = "reading a ref, nothing older".to_owned();
     let read = row(so_far, what, 1, commits, &|_, _| {

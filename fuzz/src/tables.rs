@@ -6,14 +6,14 @@ use std::sync::Arc;
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use reftable::{
-    HashId, LogCursor, LogRecord, LogUpdate, LogValue, MergedLogs, MergedRefs, RefCursor,
+    ObjectFormat, LogCursor, LogRecord, LogUpdate, LogValue, MergedLogs, MergedRefs, RefCursor,
     RefRecord, RefValue, Result, Table, WriteOptions, Writer, check, compact, find_ref,
     refs_by_oid,
 };
 
 /// A table with small blocks, so that a few records make indices of several levels.
 pub(crate) fn dense(count: u8, block_size: u32) -> Vec<u8> {
-    let mut options = WriteOptions::new(HashId::Sha1);
+    let mut options = WriteOptions::new(ObjectFormat::Sha1);
     options.block_size = block_size;
     options.restart_interval = 3;
     options.max_update_index = 100;
@@ -86,7 +86,7 @@ pub(crate) fn table(bytes: &[u8]) {
 pub(crate) fn salvage(bytes: &[u8]) {
     for data in [bytes.to_vec(), repaired(bytes)] {
         let _ = reftable::diagnose(&data);
-        for hash in [HashId::Sha1, HashId::Sha256] {
+        for hash in [ObjectFormat::Sha1, ObjectFormat::Sha256] {
             for salvaged in [
                 reftable::salvage(data.clone(), hash, 1..=100),
                 reftable::salvage_as(data.clone(), hash, 1..=100),
@@ -103,7 +103,7 @@ pub(crate) fn salvage(bytes: &[u8]) {
 /// Does all that can be done with a table; one that [`check`] finds sound is written again.
 fn exercise(bytes: Vec<u8>) -> Result<()> {
     let table = Arc::new(Table::open(bytes)?);
-    let hash = table.hash();
+    let hash = table.object_format();
     let (mut records, mut size) = (Vec::new(), 0);
     let listed = (|| {
         let mut refs = RefCursor::new(Arc::clone(&table));
@@ -129,7 +129,7 @@ fn exercise(bytes: Vec<u8>) -> Result<()> {
             .seek_at(name, 5)
             .and_then(|()| logs.advance().map(drop));
     }
-    let oid = vec![0xee; hash.len()];
+    let oid = vec![0xee; hash.raw_len()];
     let _ = refs_by_oid(&[Arc::clone(&table)], &oid, &mut |_| ());
     let _ = reftable::refs_that_may_lead_to(&[Arc::clone(&table)], &[&oid], &mut |_| ());
     let _ = table.blocks().try_for_each(|block| block.map(drop));

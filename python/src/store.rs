@@ -112,6 +112,12 @@ enum Stopped {
     Python(PyErr),
 }
 
+impl From<refdb::InvalidName> for Stopped {
+    fn from(error: refdb::InvalidName) -> Self {
+        refdb::Error::from(error).into()
+    }
+}
+
 impl From<refdb::Error> for Stopped {
     fn from(error: refdb::Error) -> Self {
         Stopped::Store(error)
@@ -412,7 +418,7 @@ impl Store {
         name: Text,
         newest_first: bool,
     ) -> PyResult<Option<Vec<LogEntry>>> {
-        let name = RefName::lax(&name.0).map_err(|error| raised(py, &error))?;
+        let name = RefName::lax(&name.0).map_err(|error| raised(py, &error.into()))?;
         let order = match newest_first {
             true => LogOrder::NewestFirst,
             false => LogOrder::OldestFirst,

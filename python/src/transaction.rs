@@ -189,13 +189,13 @@ impl Transaction {
 
 /// Takes the name of a ref that gets a value.
 fn strict(py: Python<'_>, name: Text) -> PyResult<BString> {
-    RefName::new(&name.0).map_err(|error| raised(py, &error))?;
+    RefName::new(&name.0).map_err(|error| raised(py, &error.into()))?;
     Ok(name.0.into())
 }
 
 /// Takes the name of a ref that may be there.
 fn lax(py: Python<'_>, name: Text) -> PyResult<BString> {
-    RefName::lax(&name.0).map_err(|error| raised(py, &error))?;
+    RefName::lax(&name.0).map_err(|error| raised(py, &error.into()))?;
     Ok(name.0.into())
 }
 

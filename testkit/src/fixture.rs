@@ -74,7 +74,7 @@ impl Fixture {
             ("{tree}", &objects.tree),
             ("{blob}", &objects.blob),
             ("{missing}", &objects.missing),
-            ("{zero}", &self.repo.format().objects.zero()),
+            ("{zero}", &self.repo.format().zero()),
             ("{short}", &objects.commits[4][..12]),
         ] {
             replace(name, id);

@@ -13,7 +13,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 pub use reftable::RefValue;
-use reftable::{HashId, LogRecord, LogUpdate, LogValue, RefRecord, WriteOptions, Writer};
+use reftable::{LogRecord, LogUpdate, LogValue, RefRecord, WriteOptions, Writer};
 
 use crate::damage::crc32;
 use crate::format::ObjectFormat;
@@ -48,15 +48,11 @@ pub fn on_top_at(
     refs: &[(&[u8], RefValue<'_>)],
     logs: &[&[u8]],
 ) -> PathBuf {
-    let hash = match objects {
-        ObjectFormat::Sha1 => HashId::Sha1,
-        ObjectFormat::Sha256 => HashId::Sha256,
-    };
     let dir = git_dir.join("reftable");
     let list = dir.join("tables.list");
     let name = format!("0x{index:012x}-0x{index:012x}-12345678.ref");
     let path = dir.join(&name);
-    fs::write(&path, table_at(index, hash, refs, logs)).expect("the table can be written");
+    fs::write(&path, table_at(index, objects, refs, logs)).expect("the table can be written");
     let lines = fs::read_to_string(&list).expect("a stack has a list");
     let new = dir.join("tables.list.new");
     fs::write(&new, format!("{lines}{name}\n")).expect("the list can be written");
@@ -69,8 +65,8 @@ pub fn on_top_at(
 /// # Panics
 ///
 /// If the records do not fit.
-pub fn table(hash: HashId, refs: &[(&[u8], RefValue<'_>)], logs: &[&[u8]]) -> Vec<u8> {
-    table_at(INDEX, hash, refs, logs)
+pub fn table(objects: ObjectFormat, refs: &[(&[u8], RefValue<'_>)], logs: &[&[u8]]) -> Vec<u8> {
+    table_at(INDEX, objects, refs, logs)
 }
 
 /// Returns a table that says these update indices of itself, and is the same otherwise.
@@ -92,8 +88,13 @@ pub fn with_indices(mut table: Vec<u8>, min: u64, max: u64) -> Vec<u8> {
     table
 }
 
-fn table_at(index: u64, hash: HashId, refs: &[(&[u8], RefValue<'_>)], logs: &[&[u8]]) -> Vec<u8> {
-    let mut options = WriteOptions::new(hash);
+fn table_at(
+    index: u64,
+    objects: ObjectFormat,
+    refs: &[(&[u8], RefValue<'_>)],
+    logs: &[&[u8]],
+) -> Vec<u8> {
+    let mut options = WriteOptions::new(objects);
     (options.min_update_index, options.max_update_index) = (index, index);
     let mut writer = Writer::new(Vec::new(), options).expect("sound options");
     for &(name, value) in refs {
@@ -104,7 +105,7 @@ fn table_at(index: u64, hash: HashId, refs: &[(&[u8], RefValue<'_>)], logs: &[&[
         };
         writer.add_ref(record).expect("a record that fits");
     }
-    let (old, new) = (vec![0; hash.len()], vec![7; hash.len()]);
+    let (old, new) = (vec![0; objects.raw_len()], vec![7; objects.raw_len()]);
     for name in logs {
         let update = LogUpdate {
             old: &old,

@@ -10,6 +10,8 @@
 
 use std::fmt;
 
+pub use reftable::ObjectFormat;
+
 /// How a repository stores its refs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RefFormat {
@@ -17,15 +19,6 @@ pub enum RefFormat {
     Files,
     /// A stack of tables.
     Reftable,
-}
-
-/// The hash function that names a repository's objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum ObjectFormat {
-    /// 20 bytes, 40 hexadecimal digits.
-    Sha1,
-    /// 32 bytes, 64 hexadecimal digits.
-    Sha256,
 }
 
 /// A ref format together with an object format.
@@ -44,29 +37,6 @@ impl RefFormat {
             RefFormat::Files => "files",
             RefFormat::Reftable => "reftable",
         }
-    }
-}
-
-impl ObjectFormat {
-    /// Returns the name that `git init --object-format` takes.
-    pub fn name(self) -> &'static str {
-        match self {
-            ObjectFormat::Sha1 => "sha1",
-            ObjectFormat::Sha256 => "sha256",
-        }
-    }
-
-    /// Returns the number of hexadecimal digits in a full object id.
-    pub fn hex_len(self) -> usize {
-        match self {
-            ObjectFormat::Sha1 => 40,
-            ObjectFormat::Sha256 => 64,
-        }
-    }
-
-    /// Returns the all-zero object id, with which Git says "no such ref".
-    pub fn zero(self) -> String {
-        "0".repeat(self.hex_len())
     }
 }
 
@@ -101,12 +71,9 @@ impl Format {
         }
     }
 
-    /// Returns the format of objects as the library names it.
-    pub const fn our_objects(self) -> refdb::ObjectFormat {
-        match self.objects {
-            ObjectFormat::Sha1 => refdb::ObjectFormat::Sha1,
-            ObjectFormat::Sha256 => refdb::ObjectFormat::Sha256,
-        }
+    /// Returns the all-zero object id, with which Git says "no such ref".
+    pub fn zero(self) -> String {
+        "0".repeat(self.objects.hex_len())
     }
 }
 

@@ -108,7 +108,7 @@ impl Generator {
     }
 
     fn verb(&mut self, name: &BString, model: &Model) -> Verb {
-        let zero = self.format.objects.zero();
+        let zero = self.format.zero();
         match self.rng.below(10) {
             0..4 => {
                 let new = if self.rng.percent(10) {
@@ -195,7 +195,7 @@ impl Generator {
     }
 
     fn expected(&mut self, name: &BString, model: &Model) -> Option<String> {
-        let zero = self.format.objects.zero();
+        let zero = self.format.zero();
         match self.rng.below(10) {
             0..4 => None,
             4..8 => Some(model.resolve(name.as_bstr()).map_or(zero, str::to_owned)),
@@ -208,7 +208,7 @@ impl Generator {
 /// Tells whether Git can work in the repository afterwards: HEAD must be there and name a branch.
 fn is_harmless(edit: &Edit, model: &Model) -> bool {
     let direct = model.head_target().is_none();
-    let zero = model.rules().format.objects.zero();
+    let zero = model.rules().format.zero();
     let deletes = match &edit.verb {
         Verb::Update { new, .. } => *new == zero,
         Verb::Delete { .. } | Verb::SymrefDelete { .. } => true,

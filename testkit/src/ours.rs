@@ -182,7 +182,7 @@ fn translate(edit: &crate::model::Edit) -> Result<Edit<'_>> {
 
 /// Takes a name as `update-ref --stdin` does.
 fn name(name: &BStr) -> Result<RefName<'_>> {
-    RefName::new(name)
+    Ok(RefName::new(name)?)
 }
 
 fn oid(hex: &str) -> ObjectId {

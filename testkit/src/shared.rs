@@ -142,7 +142,7 @@ fn open(world: &World, system: &SimSystem, settings: Settings, format: Format) -
     let system = system.clone();
     let register = Register::open(shared.clone(), Arc::new(system.clone()), settings);
     let register = Arc::new(register.expect("nothing is read yet"));
-    let mut options = crate::ours::simulated(format.our_objects());
+    let mut options = crate::ours::simulated(format.objects);
     options.committer = Committer::from(Identity {
         name: NAME.into(),
         email: EMAIL.into(),
@@ -175,7 +175,7 @@ pub fn run(seed: u64, faults: Faults) -> Result<Tried, String> {
     let world = World::new(seed, Faults::NONE);
     let system = SimSystem::new(seed);
     let slots = *rng.pick(&[1, 1, 1, 2, 3, 16]);
-    Register::init(&world.client(0), &system, format.our_objects(), slots)
+    Register::init(&world.client(0), &system, format.objects, slots)
         .map_err(|error| format!("init: {error}"))?;
     let mut model = Model::new(Rules::new(format));
     let settings = Settings {

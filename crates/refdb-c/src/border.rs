@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
 use refdb::error::Remedy;
-use refdb::{Error, ErrorKind};
+use refdb::{Error, ErrorKind, InvalidName};
 
 use crate::types::{refdb_bytes, refdb_remedy, refdb_status};
 
@@ -51,6 +51,12 @@ pub(crate) enum Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Failure::Refdb(error)
+    }
+}
+
+impl From<InvalidName> for Failure {
+    fn from(error: InvalidName) -> Self {
+        Error::from(error).into()
     }
 }
 

@@ -169,6 +169,12 @@ impl Failure {
     }
 }
 
+impl From<refdb::InvalidName> for Failure {
+    fn from(error: refdb::InvalidName) -> Self {
+        refdb::Error::from(error).into()
+    }
+}
+
 impl From<refdb::Error> for Failure {
     fn from(error: refdb::Error) -> Self {
         let hint = match error.kind() {

@@ -291,7 +291,9 @@ impl<'r> Expiry<'r> {
             let message = format!("unable to parse object: {name}");
             Err(Error::new(ErrorKind::Corrupt, message))
         };
-        let exists = |oid: ObjectId| Ok(!oid.is_null() && self.odb.header(oid)?.is_some());
+        let exists = |oid: ObjectId| -> Result<bool> {
+            Ok(!oid.is_null() && self.odb.header(oid)?.is_some())
+        };
         let store = self.repository.store();
         let checks = self.repository.environment().boolean("GIT_REF_PARANOIA")? != Some(false);
         let mut refs = store.refs()?;

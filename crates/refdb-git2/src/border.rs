@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use refdb::{Error, ErrorKind, Reason};
+use refdb::{Error, ErrorKind, InvalidName, Reason};
 
 use crate::abi::Libgit2;
 use crate::ffi::{class, code};
@@ -24,6 +24,12 @@ pub(crate) enum Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Failure::Refdb(error)
+    }
+}
+
+impl From<InvalidName> for Failure {
+    fn from(error: InvalidName) -> Self {
+        Error::from(error).into()
     }
 }
 

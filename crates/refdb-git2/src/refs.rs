@@ -85,9 +85,9 @@ impl<'a> Value<'a> {
     /// Returns whether this is a name that leads to no object: no reflog says then that a ref was led there.
     fn leads_nowhere(&self, store: &Store) -> bool {
         match self {
-            Value::Symbolic(target) => RefName::lax(target)
-                .and_then(|target| store.resolve(target))
-                .is_ok_and(|found| found.is_none()),
+            Value::Symbolic(target) => {
+                RefName::lax(target).is_ok_and(|target| matches!(store.resolve(target), Ok(None)))
+            }
             Value::Direct(_) => false,
         }
     }

@@ -40,7 +40,7 @@ use refdb::shared::{Freshness, Register};
 use refdb::{
     Edit, Error, ErrorKind, Expected, ObjectFormat, RefName, RefRecord, Result, Store, TargetRef,
 };
-use reftable::{HashId, Table};
+use reftable::Table;
 
 use crate::progress::{Progress, Watch};
 
@@ -258,11 +258,7 @@ fn check_table(
         Ok(table) => Arc::new(table),
         Err(error) => return problems.push(format!("{what}: {error}")),
     };
-    let hash = match format {
-        ObjectFormat::Sha1 => HashId::Sha1,
-        ObjectFormat::Sha256 => HashId::Sha256,
-    };
-    if table.hash() != hash {
+    if table.object_format() != format {
         problems.push(format!("{what}: the table is of another object format"));
     }
     if let Some(TableEntry { key, .. }) = entry

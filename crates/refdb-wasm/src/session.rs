@@ -112,7 +112,7 @@ impl Session {
             };
             if tables
                 .first()
-                .is_some_and(|first| first.hash() != table.hash())
+                .is_some_and(|first| first.object_format() != table.object_format())
             {
                 self.refuse("the tables have different hash functions");
                 return 0;
@@ -321,7 +321,7 @@ impl Session {
         let place = |place: Option<u64>| place.map_or(0, |place| place.saturating_add(1));
         let numbers = [
             u64::from(table.version()),
-            table.hash().len() as u64,
+            table.object_format().raw_len() as u64,
             u64::from(table.block_size()),
             table.min_update_index(),
             table.max_update_index(),

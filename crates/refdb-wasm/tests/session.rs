@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used)]
 
 use refdb_wasm::session::{FAILED, Session};
-use reftable::{HashId, LogRecord, LogUpdate, LogValue, RefRecord, RefValue, WriteOptions, Writer};
+use reftable::{
+    LogRecord, LogUpdate, LogValue, ObjectFormat, RefRecord, RefValue, WriteOptions, Writer,
+};
 
 const OLD: [u8; 20] = [0x1a; 20];
 const NEW: [u8; 20] = [0x2b; 20];
@@ -12,7 +14,7 @@ const NEW: [u8; 20] = [0x2b; 20];
 type Shown = (u32, String, String);
 
 fn table(update_index: u64, refs: &[(&str, RefValue<'_>)], logs: &[(&str, &str)]) -> Vec<u8> {
-    let mut options = WriteOptions::new(HashId::Sha1);
+    let mut options = WriteOptions::new(ObjectFormat::Sha1);
     options.block_size = 256;
     (options.min_update_index, options.max_update_index) = (update_index, update_index);
     let mut writer = Writer::new(Vec::new(), options).unwrap();
@@ -300,7 +302,7 @@ fn what_cannot_be_is_an_error() {
     assert_eq!(session.find(stack), FAILED, "it was closed");
     assert_eq!(error(&session).2, "there is no such stack");
 
-    let mut options = WriteOptions::new(HashId::Sha256);
+    let mut options = WriteOptions::new(ObjectFormat::Sha256);
     options.max_update_index = 1;
     let other = Writer::new(Vec::new(), options)
         .unwrap()

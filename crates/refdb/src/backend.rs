@@ -22,14 +22,12 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use bstr::ByteSlice;
+use refdb_names::{ObjectId, RefName, RefNameBuf, Target};
 
 use crate::error::{Error, ErrorKind, Message, Reason, Result};
 use crate::layout::Place;
-use crate::name::{RefName, RefNameBuf};
 use crate::objects::Objects;
-use crate::oid::ObjectId;
 use crate::reflog::{LogEntry, Signature};
-use crate::target::Target;
 use cursor::Cursor;
 use tags::Wanted;
 
@@ -315,6 +313,31 @@ pub(crate) enum Locked {
     Behind,
 }
 
+/// Answers for those names of which it is known already what locking them finds; returns the others, each
+/// with its position.
+pub(crate) fn answer_known<'n>(
+    names: &[RefName<'n>],
+    known: impl Fn(RefName<'_>) -> Result<Option<Locked>>,
+    answer: &mut dyn FnMut(usize, Locked),
+) -> Result<(Vec<RefName<'n>>, Vec<usize>)> {
+    let (mut others, mut places) = (Vec::new(), Vec::new());
+    for (at, &name) in names.iter().enumerate() {
+        if let Some(known) = known(name)? {
+            answer(at, known);
+        } else {
+            others.push(name);
+            places.push(at);
+        }
+    }
+    Ok((others, places))
+}
+
+impl From<Option<Value>> for Locked {
+    fn from(found: Option<Value>) -> Self {
+        found.map_or(Locked::Missing, Locked::Found)
+    }
+}
+
 /// Why a name could not be locked.
 #[derive(Clone, Debug)]
 pub(crate) struct Refusal {
@@ -325,6 +348,11 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
+    pub(crate) fn new(reason: Reason, message: impl Into<Message>) -> Self {
+        let message = message.into();
+        Refusal { reason, message }
+    }
+
     /// Returns the error of whoever needs the lock of `name`.
     pub(crate) fn into_error(self, name: RefName<'_>) -> Error {
         let error = Error::new(ErrorKind::Locked, self.message);

@@ -23,9 +23,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 #[cfg(any(test, feature = "rewording"))]
+use refdb_names::{InvalidName, RefName, RefNameBuf};
+
 pub use self::message::reword;
 pub use self::message::{Message, Remedy, Role};
-use crate::name::{RefName, RefNameBuf};
 
 /// The result of the store's operations.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -333,6 +334,12 @@ impl fmt::Display for Error {
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}: {self}", self.0.kind)
+    }
+}
+
+impl From<InvalidName> for Error {
+    fn from(error: InvalidName) -> Self {
+        Error::new(ErrorKind::InvalidName, error.to_string())
     }
 }
 

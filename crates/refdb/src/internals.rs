@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use crate::backend::cursor::RefRecord;
 use crate::error::Result;
-use crate::name::RefName;
 use crate::objects::Objects;
 use crate::options::{InvalidSettings, Options, StillThere};
 use crate::reflog;
@@ -32,6 +31,7 @@ pub use crate::commit::{
 };
 pub use crate::hook::call::{ask_or_abort, present, tell};
 pub use crate::shared::memory::part;
+pub use refdb_names::internals::name_from_disk;
 pub use refdb_system::{Leaf, Tree, bytes_to_path, is_absent, list, remove_empty_tree};
 
 /// Says why nothing may be written in either format, if that is so.
@@ -41,11 +41,6 @@ pub use refdb_system::{Leaf, Tree, bytes_to_path, is_absent, list, remove_empty_
 pub fn may_write(options: &Options) -> Result<()> {
     crate::transaction::may_write(options)?;
     InvalidSettings::check(options.invalid.tables.as_ref())
-}
-
-/// Takes a name that was read from a disk, without a check.
-pub fn name_from_disk(name: &[u8]) -> RefName<'_> {
-    RefName::from_disk(name)
 }
 
 /// Returns whether Git takes `byte` for white space.

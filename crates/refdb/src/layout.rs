@@ -9,8 +9,11 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use refdb_names::RefName;
+use refdb_names::internals::name_from_disk;
+use refdb_names::name::{WorktreeName, worktree_name};
+
 use crate::error::{Error, ErrorKind, Result};
-use crate::name::{RefName, WorktreeName, worktree_name};
 use crate::system::{FileKind, System, bytes_to_path, is_absent};
 
 /// What the file HEAD says in a repository whose refs are tables: enough for programs that do not know
@@ -134,7 +137,7 @@ impl Layout {
                 }
             }
         };
-        (place, RefName::from_disk(class.bare()))
+        (place, name_from_disk(class.bare()))
     }
 
     /// Refuses names of another worktree where a link leads to it, or to where its ref or its reflog is: they are
@@ -274,7 +277,7 @@ mod tests {
     #[test]
     fn a_linked_worktree_keeps_its_own_refs() {
         let layout = Layout::linked("/r/worktrees/w", "/r");
-        let locate = |name: &'static str| layout.locate(RefName::from_disk(name.as_bytes()));
+        let locate = |name: &'static str| layout.locate(name_from_disk(name.as_bytes()));
         assert_eq!(locate("HEAD").0, Place::Worktree);
         assert_eq!(locate("refs/heads/main").0, Place::Common);
         assert_eq!(locate("main-worktree/HEAD"), (Place::Common, RefName::HEAD));
@@ -307,7 +310,7 @@ mod tests {
         let is_sorted = |layout: &Layout, names: &[&'static str]| {
             let names: Vec<_> = names
                 .iter()
-                .map(|name| RefName::from_disk(name.as_bytes()))
+                .map(|name| name_from_disk(name.as_bytes()))
                 .collect();
             names.is_sorted_by(|low, high| layout.lock_order(*low, *high).is_lt())
                 && names.is_sorted_by(|&low, &high| {
@@ -317,7 +320,7 @@ mod tests {
         };
         assert!(is_sorted(&here, &main));
         assert!(is_sorted(&there, &linked));
-        let (upper, lower) = (RefName::from_disk(b"refs/B"), RefName::from_disk(b"refs/a"));
+        let (upper, lower) = (name_from_disk(b"refs/B"), name_from_disk(b"refs/a"));
         assert!(here.lock_order(upper, lower).is_lt());
         assert!(here.lock_order_ignoring_case(lower, upper).is_lt());
     }

@@ -74,16 +74,13 @@ pub mod error;
 pub mod hook;
 pub mod internals;
 pub mod layout;
-pub mod name;
 pub mod objects;
-pub mod oid;
 pub mod options;
 pub mod reflog;
 pub mod refs;
 pub mod shared;
 pub mod store;
 pub mod system;
-pub mod target;
 pub mod transaction;
 
 mod backend;
@@ -93,14 +90,14 @@ mod resolve;
 pub use backend::cursor::RefRecord;
 pub use backend::{LogOrder, RefFormat};
 pub use error::{Error, ErrorKind, Reason, Rejection, Result};
-pub use name::{RefName, RefNameBuf};
-pub use oid::{ObjectFormat, ObjectId};
 pub use options::Options;
+pub use refdb_names::{
+    InvalidName, ObjectFormat, ObjectId, RefName, RefNameBuf, Target, TargetRef, name, oid, target,
+};
 pub use reflog::{LogEntry, Signature};
 pub use refs::{Part, Ref, Refs};
 pub use reftable::short;
 pub use store::{Optimize, Resolved, Store};
-pub use target::{Target, TargetRef};
 pub use transaction::{
     Change, ChangeOf, Edit, Expected, ExpectedOf, Group, LockedRefs, LogEdit, LogRewrite, Outcome,
     Prepared, Renaming, Transaction,

@@ -13,8 +13,9 @@
 
 use std::fmt;
 
+use refdb_names::ObjectId;
+
 use crate::error::Result;
-use crate::oid::ObjectId;
 
 /// The kinds of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

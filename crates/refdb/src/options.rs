@@ -13,11 +13,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bstr::BString;
+use refdb_names::ObjectFormat;
 pub use refdb_system::SharedRepository;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::hook::Hook;
-use crate::oid::ObjectFormat;
 
 /// Takes errors that keep nobody from going on.
 #[derive(Clone)]

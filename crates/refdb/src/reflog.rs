@@ -6,8 +6,7 @@
 //! ```
 
 use bstr::BString;
-
-use crate::oid::ObjectId;
+use refdb_names::ObjectId;
 
 /// A person and a moment, as a reflog entry records them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! Following symrefs to their end, for readers and transactions alike.
 
+use refdb_names::name::{FormatOptions, SYMREF_DEPTH_MAX, is_well_formed};
+use refdb_names::{ObjectId, RefName, RefNameBuf, Target};
+
 use crate::backend::Value;
 use crate::error::Result;
-use crate::name::{FormatOptions, RefName, RefNameBuf, SYMREF_DEPTH_MAX, is_well_formed};
-use crate::oid::ObjectId;
-use crate::target::Target;
 
 /// Where a chain of symrefs ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,13 +63,15 @@ pub(crate) fn follow(
 
 #[cfg(test)]
 mod tests {
+    use refdb_names::internals::{name_from_disk, owned_from_disk};
+
     use super::*;
 
     fn chain(links: usize) -> Result<End> {
-        follow(RefName::from_disk(b"0"), |name| {
+        follow(name_from_disk(b"0"), |name| {
             let number: usize = String::from_utf8_lossy(name.as_bytes()).parse().unwrap();
             let target = if number < links {
-                Target::Symbolic(RefNameBuf::from_disk((number + 1).to_string()))
+                Target::Symbolic(owned_from_disk((number + 1).to_string()))
             } else {
                 Target::Direct(ObjectId::from_hex(&[b'1'; 40]).unwrap())
             };

@@ -20,6 +20,9 @@ mod logs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use refdb_names::name::is_pseudoref;
+use refdb_names::{ObjectId, RefName, RefNameBuf};
+
 use crate::backend::cursor::Cursor;
 use crate::backend::files::pseudoref;
 use crate::backend::maintained::Maintained;
@@ -28,9 +31,7 @@ use crate::backend::{Backend, OptimizeOptions, RefFormat, Value};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hook;
 use crate::layout::{Layout, TARGET_OF_TABLES};
-use crate::name::{RefName, RefNameBuf, is_pseudoref};
 use crate::objects::Objects;
-use crate::oid::ObjectId;
 use crate::options::Options;
 use crate::refs::{Ref, Refs};
 use crate::resolve::{End, follow};

@@ -46,13 +46,13 @@ pub use edit::{Change, ChangeOf, Edit, Expected, ExpectedOf, LogEdit};
 pub use group::Group;
 pub use locked::LockedRefs;
 pub use log::LogRewrite;
+use refdb_names::RefName;
 pub use rename::Renaming;
 pub(crate) use retry::until_not_overtaken;
 
 use crate::backend::{Backend, Published, Session};
 use crate::error::{Error, ErrorKind, Rejection, Result};
 use crate::hook;
-use crate::name::RefName;
 use crate::objects::Objects;
 use crate::options::{InvalidSettings, Options};
 use crate::reflog::{Signature, normalize_message};

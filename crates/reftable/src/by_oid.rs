@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::block::Block;
 use crate::cursor::{RefCursor, SectionCursor, Source};
 use crate::error::{Error, Result};
-use crate::merged::common_hash;
+use crate::merged::common_format;
 use crate::record::{Codec, ObjectCodec, RefCodec, RefRecord, RefValue};
 use crate::search::{Place, Wanted, single_ids};
 use crate::table::Table;
@@ -25,7 +25,7 @@ use crate::table::Table;
 /// ```
 /// # use std::sync::Arc;
 /// # use reftable::*;
-/// # let mut writer = Writer::new(Vec::new(), WriteOptions::new(HashId::Sha1))?;
+/// # let mut writer = Writer::new(Vec::new(), WriteOptions::new(ObjectFormat::Sha1))?;
 /// # for name in [&b"refs/heads/a"[..], b"refs/heads/b"] {
 /// #     let value = RefValue::Direct(&[7; 20]);
 /// #     writer.add_ref(RefRecord { name, update_index: 1, value })?;
@@ -68,7 +68,7 @@ pub fn refs_by_oid(
 /// ```
 /// # use std::sync::Arc;
 /// # use reftable::*;
-/// # let mut writer = Writer::new(Vec::new(), WriteOptions::new(HashId::Sha1))?;
+/// # let mut writer = Writer::new(Vec::new(), WriteOptions::new(ObjectFormat::Sha1))?;
 /// # let records = [
 /// #     (&b"HEAD"[..], RefValue::Symref(b"refs/heads/main")),
 /// #     (b"refs/heads/main", RefValue::Direct(&[7; 20])),
@@ -103,7 +103,7 @@ pub fn refs_that_may_lead_to(
 /// ```
 /// # use std::sync::Arc;
 /// # use reftable::*;
-/// # let mut writer = Writer::new(Vec::new(), WriteOptions::new(HashId::Sha1))?;
+/// # let mut writer = Writer::new(Vec::new(), WriteOptions::new(ObjectFormat::Sha1))?;
 /// # let peeled = RefValue::Peeled { oid: &[8; 20], peeled: &[7; 20] };
 /// # let records = [
 /// #     (&b"refs/heads/main"[..], RefValue::Direct(&[7; 20])),
@@ -188,10 +188,10 @@ fn behind_all(prefix: &[u8]) -> Option<Vec<u8>> {
 
 /// Checks that the ids have the length of those in the tables.
 fn check_len(tables: &[Arc<Table>], oids: &[&[u8]]) -> Result<()> {
-    let hash = common_hash(tables)?;
+    let object_format = common_format(tables)?;
     match oids
         .iter()
-        .all(|oid| hash.is_none_or(|hash| hash.len() == oid.len()))
+        .all(|oid| object_format.is_none_or(|object_format| object_format.raw_len() == oid.len()))
     {
         true => Ok(()),
         false => Err(Error::misuse("the object id has the wrong length")),

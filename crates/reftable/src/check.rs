@@ -55,7 +55,7 @@ impl fmt::Display for TableSection {
 ///
 /// ```
 /// # use reftable::*;
-/// # let mut writer = Writer::new(Vec::new(), WriteOptions::new(HashId::Sha1))?;
+/// # let mut writer = Writer::new(Vec::new(), WriteOptions::new(ObjectFormat::Sha1))?;
 /// # let value = RefValue::Symref(b"refs/heads/main");
 /// # writer.add_ref(RefRecord { name: b"HEAD", update_index: 1, value })?;
 /// let mut bytes = writer.finish()?.sink;

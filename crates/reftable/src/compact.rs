@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::merged::{MergedLogs, MergedRefs, common_hash};
+use crate::merged::{MergedLogs, MergedRefs, common_format};
 use crate::table::Table;
 use crate::writer::{Finished, WriteOptions, Writer};
 
@@ -24,7 +24,7 @@ use crate::writer::{Finished, WriteOptions, Writer};
 /// ```
 /// # use std::sync::Arc;
 /// # use reftable::*;
-/// # let options = WriteOptions::new(HashId::Sha1);
+/// # let options = WriteOptions::new(ObjectFormat::Sha1);
 /// # let mut writer = Writer::new(Vec::new(), options.clone())?;
 /// # writer.add_ref(RefRecord { name: b"HEAD", update_index: 1, value: RefValue::Deletion })?;
 /// # let tables = [Arc::new(Table::open(writer.finish()?.sink)?)];
@@ -38,11 +38,11 @@ pub fn compact<W: Write>(
     options: &WriteOptions,
     sink: W,
 ) -> Result<Finished<W>> {
-    let Some(hash) = common_hash(tables)? else {
+    let Some(object_format) = common_format(tables)? else {
         return Err(Error::misuse("there are no tables to compact"));
     };
     let mut options = options.clone();
-    options.hash = hash;
+    options.object_format = object_format;
     let indices = || tables.iter().map(|table| table.min_update_index());
     options.min_update_index = indices().min().unwrap_or_default();
     let indices = || tables.iter().map(|table| table.max_update_index());

@@ -21,7 +21,7 @@ const FEW: usize = 16;
 /// ```
 /// # use std::sync::Arc;
 /// # use reftable::*;
-/// # let mut writer = Writer::new(Vec::new(), WriteOptions::new(HashId::Sha1))?;
+/// # let mut writer = Writer::new(Vec::new(), WriteOptions::new(ObjectFormat::Sha1))?;
 /// # for name in [&b"HEAD"[..], b"refs/heads/a", b"refs/heads/b/c"] {
 /// #     let value = RefValue::Direct(&[7; 20]);
 /// #     writer.add_ref(RefRecord { name, update_index: 1, value })?;

@@ -3,7 +3,7 @@
 use crc::{CRC_32_ISO_HDLC, Crc};
 
 use crate::error::{Error, Result};
-use crate::hash::HashId;
+use crate::object_format::ObjectFormat;
 
 /// The first bytes of every table.
 pub(crate) const MAGIC: &[u8; 4] = b"REFT";
@@ -20,7 +20,7 @@ pub(crate) const BLOCK_LEN_MAX: u32 = 0x00ff_ffff;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) version: u8,
-    pub(crate) hash: HashId,
+    pub(crate) object_format: ObjectFormat,
     pub(crate) block_size: u32,
     pub(crate) min_update_index: u64,
     pub(crate) max_update_index: u64,
@@ -47,7 +47,7 @@ impl Header {
         out.extend_from_slice(&self.min_update_index.to_be_bytes());
         out.extend_from_slice(&self.max_update_index.to_be_bytes());
         if self.version > 1 {
-            out.extend_from_slice(&self.hash.format_id());
+            out.extend_from_slice(&self.object_format.format_id());
         }
         out
     }
@@ -62,15 +62,15 @@ impl Header {
         let block_size = input.take(3).and_then(read_be24).ok_or_else(cut)?;
         let min_update_index = input.u64().ok_or_else(cut)?;
         let max_update_index = input.u64().ok_or_else(cut)?;
-        let hash = match version {
-            1 => HashId::Sha1,
-            2 => HashId::from_format_id(input.take(4).ok_or_else(cut)?)
-                .ok_or_else(|| Error::corrupt(24, "unknown hash function"))?,
+        let object_format = match version {
+            1 => ObjectFormat::Sha1,
+            2 => ObjectFormat::from_format_id(input.take(4).ok_or_else(cut)?)
+                .ok_or_else(|| Error::corrupt(24, "unknown object_format function"))?,
             _ => return Err(Error::corrupt(4, "unknown format version")),
         };
         Ok(Header {
             version,
-            hash,
+            object_format,
             block_size,
             min_update_index,
             max_update_index,
@@ -95,7 +95,7 @@ pub(crate) struct Footer {
 ///
 /// ```
 /// # use reftable::*;
-/// # let mut writer = Writer::new(Vec::new(), WriteOptions::new(HashId::Sha1))?;
+/// # let mut writer = Writer::new(Vec::new(), WriteOptions::new(ObjectFormat::Sha1))?;
 /// # let value = RefValue::Symref(b"refs/heads/main");
 /// # writer.add_ref(RefRecord { name: b"HEAD", update_index: 1, value })?;
 /// let table = Table::open(writer.finish()?.sink)?;
@@ -194,7 +194,8 @@ impl Footer {
                 ));
             }
         }
-        let bad_len = object_id_len == 0 || usize::from(object_id_len) > header.hash.len();
+        let bad_len =
+            object_id_len == 0 || usize::from(object_id_len) > header.object_format.raw_len();
         if objects > 0 && bad_len {
             return Err(Error::corrupt(at, "bad length of abbreviated object ids"));
         }

@@ -13,9 +13,9 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use reftable::{HashId, MergedRefs, RefRecord, RefValue, Table, WriteOptions, Writer};
+//! use reftable::{ObjectFormat, MergedRefs, RefRecord, RefValue, Table, WriteOptions, Writer};
 //!
-//! let mut writer = Writer::new(Vec::new(), WriteOptions::new(HashId::Sha1))?;
+//! let mut writer = Writer::new(Vec::new(), WriteOptions::new(ObjectFormat::Sha1))?;
 //! for name in ["refs/heads/main", "refs/tags/v1"] {
 //!     let value = RefValue::Direct(&[7; 20]);
 //!     writer.add_ref(RefRecord { name: name.as_bytes(), update_index: 1, value })?;
@@ -38,11 +38,11 @@ pub mod compaction;
 mod cursor;
 mod error;
 mod finder;
-mod hash;
 mod header;
 mod key;
 mod merge;
 mod merged;
+mod object_format;
 mod record;
 mod salvage;
 mod search;
@@ -59,9 +59,9 @@ pub use compact::compact;
 pub use cursor::{LogCursor, RefCursor};
 pub use error::{Error, ErrorKind, Result};
 pub use finder::RefFinder;
-pub use hash::HashId;
 pub use header::Sections;
 pub use merged::{MergedLogs, MergedRefs, find_ref};
+pub use object_format::ObjectFormat;
 pub use record::{LogRecord, LogUpdate, LogValue, RefRecord, RefValue};
 pub use salvage::{Salvaged, diagnose, salvage, salvage_as};
 pub use table::Table;

@@ -20,7 +20,7 @@ use crate::table::Table;
 /// # use std::sync::Arc;
 /// # use reftable::*;
 /// # fn table(update_index: u64, value: RefValue<'_>) -> Result<Arc<Table>> {
-/// #     let mut options = WriteOptions::new(HashId::Sha1);
+/// #     let mut options = WriteOptions::new(ObjectFormat::Sha1);
 /// #     (options.min_update_index, options.max_update_index) = (update_index, update_index);
 /// #     let mut writer = Writer::new(Vec::new(), options)?;
 /// #     writer.add_ref(RefRecord { name: b"refs/heads/main", update_index, value })?;
@@ -137,7 +137,7 @@ impl MergedRefs {
     /// ```
     /// # use std::sync::Arc;
     /// # use reftable::*;
-    /// # let mut writer = Writer::new(Vec::new(), WriteOptions::new(HashId::Sha1))?;
+    /// # let mut writer = Writer::new(Vec::new(), WriteOptions::new(ObjectFormat::Sha1))?;
     /// # for name in [&b"refs/heads/a"[..], b"refs/heads/b"] {
     /// #     let value = RefValue::Direct(&[7; 20]);
     /// #     writer.add_ref(RefRecord { name, update_index: 1, value })?;
@@ -318,7 +318,7 @@ impl MergedLogs {
 /// ```
 /// # use std::sync::Arc;
 /// # use reftable::*;
-/// # let mut writer = Writer::new(Vec::new(), WriteOptions::new(HashId::Sha1))?;
+/// # let mut writer = Writer::new(Vec::new(), WriteOptions::new(ObjectFormat::Sha1))?;
 /// # let value = RefValue::Symref(b"refs/heads/main");
 /// # writer.add_ref(RefRecord { name: b"HEAD", update_index: 1, value })?;
 /// let tables = [Arc::new(Table::open(writer.finish()?.sink)?)];
@@ -344,13 +344,15 @@ pub fn find_ref<R>(
 }
 
 /// Returns the hash function that all tables use, if they agree on one.
-pub(crate) fn common_hash(tables: &[Arc<Table>]) -> Result<Option<crate::HashId>> {
-    let mut hashes = tables.iter().map(|table| table.hash());
+pub(crate) fn common_format(tables: &[Arc<Table>]) -> Result<Option<crate::ObjectFormat>> {
+    let mut hashes = tables.iter().map(|table| table.object_format());
     let Some(first) = hashes.next() else {
         return Ok(None);
     };
-    if hashes.any(|hash| hash != first) {
-        return Err(Error::misuse("the tables have different hash functions"));
+    if hashes.any(|object_format| object_format != first) {
+        return Err(Error::misuse(
+            "the tables have different object_format functions",
+        ));
     }
     Ok(Some(first))
 }

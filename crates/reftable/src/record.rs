@@ -4,7 +4,7 @@
 //! Records are borrowed: names from a cursor's key buffer, values from the block. A codec decodes
 //! a value into positions relative to the value's first byte; no codec copies.
 
-use crate::hash::HashId;
+use crate::object_format::ObjectFormat;
 use crate::varint;
 
 /// One ref as one table has it.
@@ -361,6 +361,6 @@ pub(crate) fn split_log_key(key: &[u8]) -> Option<(&[u8], u64)> {
 }
 
 /// Returns the length of an object id that a record of this kind carries, for checks on write.
-pub(crate) fn is_oid(oid: &[u8], hash: HashId) -> bool {
-    oid.len() == hash.len()
+pub(crate) fn is_oid(oid: &[u8], object_format: ObjectFormat) -> bool {
+    oid.len() == object_format.raw_len()
 }

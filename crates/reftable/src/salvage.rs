@@ -20,9 +20,9 @@ use std::ops::RangeInclusive;
 use crate::block::{Block, HEAD_LEN};
 use crate::check::{Finding, TableSection};
 use crate::error::Result;
-use crate::hash::HashId;
 use crate::header::{BLOCK_LEN_MAX, Footer, Header, MAGIC, checksum};
 use crate::key::split_key;
+use crate::object_format::ObjectFormat;
 use crate::record::{Codec, IndexCodec, LogCodec, LogRecord, Params, RefCodec, RefRecord};
 use crate::spelled::Spelled;
 use crate::table::Table;
@@ -57,9 +57,9 @@ pub fn diagnose(data: &[u8]) -> Option<Finding> {
             what,
         })
     };
-    let whole_footer = [HashId::Sha1, HashId::Sha256]
+    let whole_footer = [ObjectFormat::Sha1, ObjectFormat::Sha256]
         .into_iter()
-        .find_map(|hash| footer_start(data, hash));
+        .find_map(|object_format| footer_start(data, object_format));
     let header = match Header::decode(data) {
         Ok(header) => header,
         Err(_) if data.is_empty() => {
@@ -95,10 +95,10 @@ pub fn diagnose(data: &[u8]) -> Option<Finding> {
 }
 
 /// Returns where the footer starts, if it is one of a table of that hash with the right checksum.
-fn footer_start(data: &[u8], hash: HashId) -> Option<usize> {
+fn footer_start(data: &[u8], object_format: ObjectFormat) -> Option<usize> {
     let header = Header {
-        version: hash.version(),
-        hash,
+        version: object_format.table_version(),
+        object_format,
         block_size: 0,
         min_update_index: 0,
         max_update_index: 0,
@@ -108,7 +108,7 @@ fn footer_start(data: &[u8], hash: HashId) -> Option<usize> {
     let header = Header::decode(copy).ok()?;
     let (fields, sum) = copy.split_at_checked(copy.len().checked_sub(4)?)?;
     let is_whole = sum == checksum(fields).to_be_bytes();
-    (header.version == hash.version() && is_whole).then_some(start)
+    (header.version == object_format.table_version() && is_whole).then_some(start)
 }
 
 /// The records that whole blocks of a table hold; see [`salvage`].
@@ -135,8 +135,8 @@ pub struct Salvaged {
 /// `update_indices` stands in for a header that cannot be read: the name of the table says them.
 ///
 /// ```
-/// use reftable::{HashId, RefRecord, RefValue, Table, WriteOptions, Writer, salvage};
-/// let mut writer = Writer::new(Vec::new(), WriteOptions::new(HashId::Sha1))?;
+/// use reftable::{ObjectFormat, RefRecord, RefValue, Table, WriteOptions, Writer, salvage};
+/// let mut writer = Writer::new(Vec::new(), WriteOptions::new(ObjectFormat::Sha1))?;
 /// let value = RefValue::Symref(b"refs/heads/main");
 /// writer.add_ref(RefRecord { name: b"HEAD", update_index: 1, value })?;
 /// let mut bytes = writer.finish()?.sink;
@@ -144,37 +144,46 @@ pub struct Salvaged {
 /// let footer = bytes.len() - 68;
 /// bytes[footer..].fill(0);
 /// assert!(Table::open(bytes.clone()).is_err());
-/// let salvaged = salvage(bytes, HashId::Sha1, 1..=1);
-/// assert_eq!(salvaged.rebuild(HashId::Sha1, |_| true)?, whole);
+/// let salvaged = salvage(bytes, ObjectFormat::Sha1, 1..=1);
+/// assert_eq!(salvaged.rebuild(ObjectFormat::Sha1, |_| true)?, whole);
 /// # Ok::<(), reftable::Error>(())
 /// ```
 #[must_use]
-pub fn salvage(data: Vec<u8>, hash: HashId, update_indices: RangeInclusive<u64>) -> Salvaged {
-    let stated = stated_header(&data, hash);
-    let header = stated.unwrap_or_else(|| assumed_header(hash, &update_indices));
+pub fn salvage(
+    data: Vec<u8>,
+    object_format: ObjectFormat,
+    update_indices: RangeInclusive<u64>,
+) -> Salvaged {
+    let stated = stated_header(&data, object_format);
+    let header = stated.unwrap_or_else(|| assumed_header(object_format, &update_indices));
     read_blocks(data, header, stated.map(|header| header.block_size))
 }
 
 /// As [`salvage`], but believes these update indices rather than the table's header.
 #[must_use]
-pub fn salvage_as(data: Vec<u8>, hash: HashId, update_indices: RangeInclusive<u64>) -> Salvaged {
-    let stated = stated_header(&data, hash);
-    let header = assumed_header(hash, &update_indices);
+pub fn salvage_as(
+    data: Vec<u8>,
+    object_format: ObjectFormat,
+    update_indices: RangeInclusive<u64>,
+) -> Salvaged {
+    let stated = stated_header(&data, object_format);
+    let header = assumed_header(object_format, &update_indices);
     read_blocks(data, header, stated.map(|header| header.block_size))
 }
 
 /// Returns the header, rather as the footer repeats it: there a checksum vouches for it.
-fn stated_header(data: &[u8], hash: HashId) -> Option<Header> {
-    let copy = footer_start(data, hash).and_then(|start| Header::decode(data.get(start..)?).ok());
+fn stated_header(data: &[u8], object_format: ObjectFormat) -> Option<Header> {
+    let copy =
+        footer_start(data, object_format).and_then(|start| Header::decode(data.get(start..)?).ok());
     copy.or(Header::decode(data).ok())
-        .filter(|header| header.hash == hash)
+        .filter(|header| header.object_format == object_format)
 }
 
 /// Returns a header of which only this is known.
-fn assumed_header(hash: HashId, update_indices: &RangeInclusive<u64>) -> Header {
+fn assumed_header(object_format: ObjectFormat, update_indices: &RangeInclusive<u64>) -> Header {
     Header {
-        version: hash.version(),
-        hash,
+        version: object_format.table_version(),
+        object_format,
         block_size: 0,
         min_update_index: *update_indices.start(),
         max_update_index: *update_indices.end(),
@@ -196,7 +205,7 @@ fn read_blocks(data: Vec<u8>, header: Header, block_size: Option<u32>) -> Salvag
         max_update_index: header.max_update_index,
         ..Salvaged::default()
     };
-    let end = footer_start(&data, header.hash).unwrap_or(data.len());
+    let end = footer_start(&data, header.object_format).unwrap_or(data.len());
     // Without a block size, a block ends where its own bytes do.
     let unpadded = Header {
         block_size: 0,
@@ -491,8 +500,12 @@ impl Salvaged {
     /// # Errors
     ///
     /// [`ErrorKind::EntryTooLarge`](crate::ErrorKind::EntryTooLarge) if a record does not fit.
-    pub fn rebuild(&self, hash: HashId, keep: impl Fn(RefRecord<'_>) -> bool) -> Result<Vec<u8>> {
-        let mut options = WriteOptions::new(hash);
+    pub fn rebuild(
+        &self,
+        object_format: ObjectFormat,
+        keep: impl Fn(RefRecord<'_>) -> bool,
+    ) -> Result<Vec<u8>> {
+        let mut options = WriteOptions::new(object_format);
         options.block_size = self.block_size;
         options.min_update_index = self.min_update_index;
         options.max_update_index = self.max_update_index.max(self.min_update_index);

@@ -10,8 +10,8 @@ use flate2::{Decompress, FlushDecompress, Status};
 
 use crate::block::{Block, BlockHead, HEAD_LEN};
 use crate::error::{Error, Result};
-use crate::hash::HashId;
 use crate::header::{Footer, Header, Sections};
+use crate::object_format::ObjectFormat;
 use crate::record::{Codec, IndexCodec, LogCodec, ObjectCodec, Params, RefCodec};
 use crate::walk::Walk;
 
@@ -22,9 +22,9 @@ use crate::walk::Walk;
 ///
 /// ```
 /// use std::sync::Arc;
-/// use reftable::{RefCursor, RefRecord, RefValue, Table, WriteOptions, Writer, HashId};
+/// use reftable::{RefCursor, RefRecord, RefValue, Table, WriteOptions, Writer, ObjectFormat};
 ///
-/// let mut writer = Writer::new(Vec::new(), WriteOptions::new(HashId::Sha1))?;
+/// let mut writer = Writer::new(Vec::new(), WriteOptions::new(ObjectFormat::Sha1))?;
 /// let value = RefValue::Symref(b"refs/heads/main");
 /// writer.add_ref(RefRecord { name: b"HEAD", update_index: 1, value })?;
 /// let table = Arc::new(Table::open(writer.finish()?.sink)?);
@@ -130,10 +130,10 @@ impl Table {
         &self.label
     }
 
-    /// Returns the hash function behind the object ids.
+    /// Returns the format of the object ids.
     #[must_use]
-    pub fn hash(&self) -> HashId {
-        self.header.hash
+    pub fn object_format(&self) -> ObjectFormat {
+        self.header.object_format
     }
 
     /// Returns the format version, 1 or 2.
@@ -191,7 +191,7 @@ impl Table {
 
     pub(crate) fn params(&self) -> Params {
         Params {
-            hash_len: self.header.hash.len(),
+            hash_len: self.header.object_format.raw_len(),
             min_update_index: self.header.min_update_index,
         }
     }

@@ -75,7 +75,7 @@ fn loose() -> Vec<Kind> {
             "ab".repeat(commit(subject).len() / 2) + "\n"
         }),
         content("loose ref: null id", REF, |subject| {
-            subject.format().objects.zero() + "\n"
+            subject.format().zero() + "\n"
         }),
         content("loose ref: a tag where a commit belongs", REF, |subject| {
             format!("{}\n", subject.repo().objects().tags[0].id)

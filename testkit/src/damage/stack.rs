@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use reftable::{HashId, RefValue};
+use reftable::RefValue;
 
 use super::corpus::{Expected, Kind, Subject};
 use super::tables::Victim;
@@ -114,10 +114,10 @@ fn folders() -> Vec<Kind> {
         }),
         kind("table: of another object format", |subject| {
             let hash = match subject.format().objects {
-                ObjectFormat::Sha1 => HashId::Sha256,
-                ObjectFormat::Sha256 => HashId::Sha1,
+                ObjectFormat::Sha1 => ObjectFormat::Sha256,
+                ObjectFormat::Sha256 => ObjectFormat::Sha1,
             };
-            let id = vec![7; hash.len()];
+            let id = vec![7; hash.raw_len()];
             let record = [(&b"refs/heads/x"[..], RefValue::Direct(&id))];
             Expected::at(on_top(subject, hash, &record, &[]), 4..5)
         }),
@@ -161,16 +161,18 @@ fn values() -> Vec<Kind> {
             let (name, id, peeled) = make(subject);
             let value = match &peeled {
                 Some(peeled) => RefValue::Peeled { oid: &id, peeled },
-                None if id.len() != hash(subject).len() => RefValue::Symref(&id),
+                None if id.len() != id_len(subject) => RefValue::Symref(&id),
                 None => RefValue::Direct(&id),
             };
-            let path = on_top(subject, hash(subject), &[(name.as_bytes(), value)], &[]);
+            let objects = subject.format().objects;
+            let path = on_top(subject, objects, &[(name.as_bytes(), value)], &[]);
             Expected::at(path, 0..1)
         })
     }
     fn log(name: &str, of: &'static str) -> Kind {
         kind(name, move |subject| {
-            Expected::file(on_top(subject, hash(subject), &[], &[of.as_bytes()]))
+            let objects = subject.format().objects;
+            Expected::file(on_top(subject, objects, &[], &[of.as_bytes()]))
         })
     }
     fn commit(subject: &Subject) -> Vec<u8> {
@@ -178,10 +180,10 @@ fn values() -> Vec<Kind> {
     }
     vec![
         value("ref: object missing", |subject| {
-            ("refs/heads/bad", vec![0xab; hash(subject).len()], None)
+            ("refs/heads/bad", vec![0xab; id_len(subject)], None)
         }),
         value("ref: null id", |subject| {
-            ("refs/heads/bad", vec![0; hash(subject).len()], None)
+            ("refs/heads/bad", vec![0; id_len(subject)], None)
         }),
         value("ref: a tag where a commit belongs", |subject| {
             let tag = &subject.repo().objects().tags[0].id;
@@ -218,17 +220,14 @@ fn values() -> Vec<Kind> {
     ]
 }
 
-fn hash(subject: &Subject) -> HashId {
-    match subject.format().objects {
-        ObjectFormat::Sha1 => HashId::Sha1,
-        ObjectFormat::Sha256 => HashId::Sha256,
-    }
+fn id_len(subject: &Subject) -> usize {
+    subject.format().objects.raw_len()
 }
 
 /// Puts a table with these refs and reflogs on top of the stack; returns its path.
 fn on_top(
     subject: &Subject,
-    hash: HashId,
+    hash: ObjectFormat,
     refs: &[(&[u8], RefValue<'_>)],
     logs: &[&[u8]],
 ) -> PathBuf {

@@ -345,7 +345,7 @@ fn objects() -> Vec<Kind> {
             "no end: a graph of itself",
             "A chain of graphs never ends.",
             |scene| {
-                let zeros = scene.format().objects.zero();
+                let zeros = scene.format().zero();
                 let mut chain = String::new();
                 for _ in 0..2000 {
                     let _ = writeln!(chain, "{zeros}");

@@ -4,11 +4,9 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
 use refdb::name::{FormatOptions, is_well_formed};
-use reftable::{HashId, LogRecord, LogUpdate, LogValue, RefRecord, RefValue, WriteOptions, Writer};
+use reftable::{LogRecord, LogUpdate, LogValue, RefRecord, RefValue, WriteOptions, Writer};
 
-use super::scene::id_len;
 use super::{Kind, Made, Scene, kind};
-use crate::format::ObjectFormat;
 use crate::format::RefFormat::{Files, Reftable};
 
 /// Names that no ref may have. `{out}` is the way to the world, `{world}` the world itself.
@@ -173,10 +171,7 @@ pub(super) fn add_table(scene: &Scene, refs: &[(&str, Option<&str>)], logs: &[&s
     const INDEX: u64 = 0xff_ffff;
     let text = |error: reftable::Error| error.to_string();
     let objects = scene.format().objects;
-    let mut options = WriteOptions::new(match objects {
-        ObjectFormat::Sha1 => HashId::Sha1,
-        ObjectFormat::Sha256 => HashId::Sha256,
-    });
+    let mut options = WriteOptions::new(objects);
     (options.min_update_index, options.max_update_index) = (INDEX, INDEX);
     let id = bytes(&scene.objects().commits[1]);
     let mut table = Vec::new();
@@ -198,7 +193,7 @@ pub(super) fn add_table(scene: &Scene, refs: &[(&str, Option<&str>)], logs: &[&s
     for name in logs {
         let (name, update_index) = (name.as_bytes(), INDEX);
         let value = LogValue::Update(LogUpdate {
-            old: &vec![0; id_len(objects)],
+            old: &vec![0; objects.raw_len()],
             new: &id,
             name: b"Mallory",
             email: b"mallory@example.org",

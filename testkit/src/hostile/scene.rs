@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 
 use crate::cache;
-use crate::format::{Format, ObjectFormat, RefFormat};
+use crate::format::{Format, RefFormat};
 use crate::objects::Objects;
 use crate::oracle::git;
 
@@ -312,9 +312,4 @@ fn repository(dir: &Path, format: Format, form: Form) {
     ] {
         git(dir).args(["symbolic-ref", name, to]).run().ok();
     }
-}
-
-/// Returns the number of bytes of an id.
-pub(super) fn id_len(format: ObjectFormat) -> usize {
-    format.hex_len() / 2
 }

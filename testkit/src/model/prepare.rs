@@ -105,7 +105,7 @@ impl Model {
     }
 
     pub(super) fn zero(&self) -> String {
-        self.rules.format.objects.zero()
+        self.rules.format.zero()
     }
 
     /// Finds what is wrong with an edit whatever the store holds.

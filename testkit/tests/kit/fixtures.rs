@@ -39,7 +39,7 @@ for_every_format! {
     fn the_state_holds_refs_as_stored_and_reflogs(format) {
         let repo = Repo::init(format);
         let [one, two] = [&repo.objects().commits[1], &repo.objects().commits[2]];
-        let zero = format.objects.zero();
+        let zero = format.zero();
         repo.update_refs(format!("create refs/heads/main {one}\ncreate refs/heads/a/b {one}\n"));
         repo.git(["pack-refs", "--all"]).run().ok();
         let update = repo.git(["update-ref", "-m", "a  message", "refs/heads/a/b", two]);

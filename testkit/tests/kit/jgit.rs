@@ -72,7 +72,7 @@ fn jgit_finds_refs_by_their_object() {
 fn git_reads_what_jgit_wrote_and_compacted() {
     let repo = repo();
     let objects = repo.objects();
-    let zero = repo.format().objects.zero();
+    let zero = repo.format().zero();
     let update = |name: &str, old: &str, new: &str| JgitUpdate {
         name: name.to_owned(),
         old: old.to_owned(),

@@ -99,7 +99,7 @@ fn run(seed: u64, format: Format) -> bool {
 fn write_log(repo: &Repo, model: &mut Model, rng: &mut Rng) -> String {
     let name = *rng.pick(&["HEAD", "refs/heads/main", "refs/heads/side", "refs/notes/n"]);
     let commits = &repo.objects().commits;
-    let zero = repo.format().objects.zero();
+    let zero = repo.format().zero();
     let old = if rng.percent(50) { &zero } else { &commits[7] };
     let new = &commits[8];
     let message = *rng.pick(&["written", " by  hand "]);

@@ -34,6 +34,12 @@ const CRATES: &[Crate] = &[
         insides_of: &[],
     },
     Crate {
+        folder: "crates/refdb-names",
+        name: "refdb_names",
+        layers: &[&["name", "oid"], &["target"], &["internals"]],
+        insides_of: &[],
+    },
+    Crate {
         folder: "crates/refdb-system",
         name: "refdb_system",
         layers: &[],
@@ -49,7 +55,7 @@ const CRATES: &[Crate] = &[
         folder: "crates/refdb",
         name: "refdb",
         layers: &[
-            &["error", "hook", "name", "oid", "reflog", "target"],
+            &["error", "hook", "reflog"],
             &["system"],
             &["commit", "layout", "objects", "options", "shared"],
             &["backend"],
@@ -58,7 +64,7 @@ const CRATES: &[Crate] = &[
             &["store"],
             &["internals"],
         ],
-        insides_of: &[],
+        insides_of: &["refdb_names"],
     },
     Crate {
         folder: "crates/refdb-git",

@@ -12,8 +12,9 @@ use refdb_testkit::oracle::workspace_root;
 use syn::{Attribute, Item, UseTree, Visibility};
 
 /// The libraries: their folders, and their names in code.
-const LIBRARIES: [(&str, &str); 5] = [
+const LIBRARIES: [(&str, &str); 6] = [
     ("crates/reftable", "reftable"),
+    ("crates/refdb-names", "refdb_names"),
     ("crates/refdb-system", "refdb_system"),
     ("crates/refdb", "refdb"),
     ("crates/refdb-git", "refdb_git"),

@@ -90,7 +90,7 @@ fn compare(format: Format, seeds: std::ops::Range<u64>) {
     let ids = &start.objects().commits;
     let mut codes = BTreeSet::new();
     for seed in seeds {
-        let text = stream(seed, ids, &format.objects.zero());
+        let text = stream(seed, ids, &format.zero());
         let (theirs, twin) = (start.duplicate(), start.duplicate());
         let git = run(oracle::program(), &theirs, seed, &text);
         let refdb = run(ours, &twin, seed, &text);

@@ -140,7 +140,7 @@ for_every_format! {
             let within = Within::new(format);
             within.symref(target);
             let (commit, before) = (within.commit.as_str(), within.around());
-            let null = format.objects.zero();
+            let null = format.zero();
             let told = format!("the symref 'refs/heads/s' points to '{}'", within.target(target));
             for args in [
                 &["update-ref", "refs/heads/s", commit][..],

@@ -131,7 +131,7 @@ for_every_format! {
     fn the_short_forms_of_refs_write_as_update_ref_does(format) {
         let repo = Repo::init(format);
         let [one, two] = [&repo.objects().commits[0], &repo.objects().commits[1]];
-        let zero = format.objects.zero();
+        let zero = format.zero();
         let check = |args: &[&str], code: i32, stderr: &str| {
             let out = run(&repo, args);
             assert_eq!(out.stderr.to_str().expect("ASCII"), stderr, "{args:?}");
@@ -179,7 +179,7 @@ for_every_format! {
     fn the_hook_is_asked_before_a_ref_is_renamed(format) {
         let repo = Repo::init(format);
         let commit = &repo.objects().commits[0];
-        let zero = format.objects.zero();
+        let zero = format.zero();
         repo.update_refs(format!("create refs/heads/b {commit}\n"));
         let hook = repo.git_dir().join("hooks/reference-transaction");
         fs::create_dir_all(hook.parent().expect("a folder")).expect("a folder");

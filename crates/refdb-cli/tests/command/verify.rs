@@ -60,7 +60,7 @@ fn write(repo: &Repo, path: &str, content: impl AsRef<[u8]>) {
 fn files(each: impl Fn(Repo, String, String)) {
     for format in [Format::FILES_SHA1, Format::FILES_SHA256] {
         let repo = Repo::init(format);
-        let (oid, null) = (repo.objects().commits[0].clone(), format.objects.zero());
+        let (oid, null) = (repo.objects().commits[0].clone(), format.zero());
         repo.update_refs(format!(
             "create refs/heads/main {oid}\ncreate refs/tags/x {oid}\n"
         ));

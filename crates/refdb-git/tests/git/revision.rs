@@ -113,7 +113,7 @@ fn repo(format: Format) -> Repo {
         commit(40),
         commit(41),
     ));
-    let mut old = format.objects.zero();
+    let mut old = format.zero();
     for (number, time) in [(100, 1000), (101, 2000), (102, 3000), (500, 90_000)] {
         let new = commit(number).to_owned();
         let update = ["update-ref", "-m", "x", "refs/heads/main", &new, &old];

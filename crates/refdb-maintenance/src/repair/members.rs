@@ -13,7 +13,7 @@ use std::path::Path;
 use bstr::ByteSlice;
 use refdb::internals::{is_table_name, is_unfinished, may_be_listed};
 use refdb::{Error, Result};
-use reftable::{HashId, Table};
+use reftable::{ObjectFormat, Table};
 
 use super::overlap::overlapping;
 use super::{Options, Plan};
@@ -76,7 +76,7 @@ impl Plan<'_> {
         &self,
         dir: &Path,
         list: Option<&[u8]>,
-        hash: HashId,
+        format: ObjectFormat,
         has_good_list: bool,
     ) -> Result<Vec<String>> {
         let text = list.unwrap_or_default().to_str_lossy();
@@ -100,7 +100,7 @@ impl Plan<'_> {
         let lines: BTreeMap<&str, usize> = list.names.iter().copied().zip(0..).collect();
         let mut found = Vec::new();
         for name in names {
-            found.extend(self.candidate(dir, name, lines.get(name).copied(), hash)?);
+            found.extend(self.candidate(dir, name, lines.get(name).copied(), format)?);
         }
         Ok(chosen(found, list.is_cut))
     }
@@ -111,18 +111,18 @@ impl Plan<'_> {
         dir: &Path,
         name: &str,
         line: Option<usize>,
-        hash: HashId,
+        format: ObjectFormat,
     ) -> Result<Option<Candidate>> {
         let path = dir.join(name);
         let content = self.content(&path)?.unwrap_or_default();
         let named = indices_of_name(name);
         let is_range = |(min, max): &(u64, u64)| min <= max;
-        let (stated, state) = if let Some(table) = whole_table(content.clone(), name, hash) {
+        let (stated, state) = if let Some(table) = whole_table(content.clone(), name, format) {
             let stated = (table.min_update_index(), table.max_update_index());
             (Some(stated), State::Whole)
         } else {
             let (min, max) = sensible(named).unwrap_or((1, u64::MAX - 1));
-            let salvaged = reftable::salvage(content, hash, min..=max);
+            let salvaged = reftable::salvage(content, format, min..=max);
             let stated = (salvaged.min_update_index, salvaged.max_update_index);
             match salvaged.is_empty() {
                 true => (None, State::Empty),
@@ -347,10 +347,10 @@ pub(super) fn sensible(named: Option<(u64, u64)>) -> Option<(u64, u64)> {
 }
 
 /// Returns the table that a file is, if all of it is as it should be.
-pub(super) fn whole_table(content: Vec<u8>, name: &str, hash: HashId) -> Option<Table> {
+pub(super) fn whole_table(content: Vec<u8>, name: &str, format: ObjectFormat) -> Option<Table> {
     let table = Table::open(content)
         .ok()
-        .filter(|table| table.hash() == hash)?;
+        .filter(|table| table.object_format() == format)?;
     let stated = (table.min_update_index(), table.max_update_index());
     let is_named = indices_of_name(name).is_none_or(|named| named == stated);
     (is_named && reftable::check(&table).is_empty()).then_some(table)

@@ -54,7 +54,7 @@ impl Plan<'_> {
 
     fn merged(&self, dir: &Path, group: &[Member]) -> Result<Vec<u8>> {
         let tables: Vec<Arc<Table>> = group.iter().map(|it| Arc::clone(&it.table)).collect();
-        let mut options = WriteOptions::new(self.hash());
+        let mut options = WriteOptions::new(self.repository.object_format());
         let usual = self.repository.store().options().reftable.block_size;
         let sizes = tables.iter().map(|table| table.block_size());
         options.block_size = sizes.fold(usual, u32::max);

@@ -13,7 +13,7 @@ use refdb::objects::Peeled;
 use refdb::system::FileKind;
 use refdb::{Error, ObjectFormat, ObjectId, Result, Target};
 use reftable::{
-    HashId, LogRecord, LogValue, MergedLogs, MergedRefs, RefCursor, RefRecord, RefValue, Table,
+    LogRecord, LogValue, MergedLogs, MergedRefs, RefCursor, RefRecord, RefValue, Table,
     WriteOptions, Writer,
 };
 
@@ -85,9 +85,9 @@ impl Plan<'_> {
             // No list: a person has to see what it is.
             return Ok(());
         }
-        let hash = self.hash();
+        let format = self.repository.object_format();
         let has_good_list = has_good_list(&dir, found);
-        let names = self.members(&dir, old_list.as_deref(), hash, has_good_list)?;
+        let names = self.members(&dir, old_list.as_deref(), format, has_good_list)?;
         if !has_good_list {
             self.others_in_folder(&dir, &names, found, options)?;
         }
@@ -98,7 +98,7 @@ impl Plan<'_> {
         let mut stack = Stack::default();
         for (at, name) in names.iter().enumerate() {
             stack.is_last = at + 1 == names.len();
-            self.member(&dir, name, hash, &mut stack)?;
+            self.member(&dir, name, format, &mut stack)?;
         }
         self.merge_overlapping(&dir, &mut stack)?;
         let tables: Vec<_> = stack
@@ -126,7 +126,7 @@ impl Plan<'_> {
         let logs = bad_logs(&tables);
         if !(fixes.is_empty() && logs.is_empty()) {
             let index = tables.last().map_or(0, |table| table.max_update_index()) + 1;
-            let bytes = self.table_of(&fixes, &logs, index, hash)?;
+            let bytes = self.table_of(&fixes, &logs, index, format)?;
             self.add(&mut stack, bytes)?;
         }
         let tables: Vec<_> = stack
@@ -211,15 +211,14 @@ impl Plan<'_> {
         })
     }
 
-    pub(super) fn hash(&self) -> HashId {
-        match self.repository.object_format() {
-            ObjectFormat::Sha1 => HashId::Sha1,
-            ObjectFormat::Sha256 => HashId::Sha256,
-        }
-    }
-
     /// Takes a table into the stack: as it is, or as what its whole blocks say.
-    fn member(&mut self, dir: &Path, name: &str, hash: HashId, stack: &mut Stack) -> Result<()> {
+    fn member(
+        &mut self,
+        dir: &Path,
+        name: &str,
+        format: ObjectFormat,
+        stack: &mut Stack,
+    ) -> Result<()> {
         let path = dir.join(name);
         let Some(content) = self.content(&path)? else {
             self.note(&path, "the table is gone, and with it what only it said");
@@ -231,7 +230,7 @@ impl Plan<'_> {
         };
         let named = indices_of_name(name);
         let opened = Table::open(content.clone()).ok();
-        if opened.is_some_and(|table| table.hash() != hash) {
+        if opened.is_some_and(|table| table.object_format() != format) {
             self.note(
                 &path,
                 "a table of another object format: it is taken out of the stack",
@@ -240,7 +239,7 @@ impl Plan<'_> {
             stack.gone.push(path);
             return Ok(());
         }
-        if let Some(table) = whole_table(content.clone(), name, hash) {
+        if let Some(table) = whole_table(content.clone(), name, format) {
             stack.members.push(Member {
                 name: name.to_owned(),
                 table: Arc::new(table.labelled(name)),
@@ -258,9 +257,9 @@ impl Plan<'_> {
         named: Option<(u64, u64)>,
         stack: &mut Stack,
     ) -> Result<()> {
-        let hash = self.hash();
+        let format = self.repository.object_format();
         let (min, max) = sensible(named).unwrap_or((1, u64::MAX - 1));
-        let mut salvaged = reftable::salvage(content.clone(), hash, min..=max);
+        let mut salvaged = reftable::salvage(content.clone(), format, min..=max);
         let (first, last) = (salvaged.min_update_index, salvaged.max_update_index);
         // Name and header may say two things: the header counts unless it makes no sense, alone or with the records.
         let before = stack
@@ -270,7 +269,7 @@ impl Plan<'_> {
         let is_other = named.is_some_and(|named| named != (first, last));
         let makes_sense = first <= last && first > before && !salvaged.is_empty();
         if !makes_sense || (is_other && !salvaged.is_within()) {
-            salvaged = reftable::salvage_as(content, hash, min..=max);
+            salvaged = reftable::salvage_as(content, format, min..=max);
         }
         if !salvaged.lost.is_empty() {
             let count = salvaged.lost.len();
@@ -301,7 +300,7 @@ impl Plan<'_> {
             self.note(&path, &format!("{above} {OF_NEWER_TABLES}"));
         }
         let bytes = salvaged
-            .rebuild(hash, |_| true)
+            .rebuild(format, |_| true)
             .map_err(|error| Error::corrupt(&path, error))?;
         self.add(stack, bytes)
     }
@@ -426,9 +425,9 @@ impl Plan<'_> {
         fixes: &BTreeMap<Vec<u8>, Option<Target>>,
         logs: &[(Vec<u8>, u64)],
         index: u64,
-        hash: HashId,
+        format: ObjectFormat,
     ) -> Result<Vec<u8>> {
-        let mut options = WriteOptions::new(hash);
+        let mut options = WriteOptions::new(format);
         options.block_size = self.repository.store().options().reftable.block_size;
         (options.min_update_index, options.max_update_index) = (index, index);
         let failed = |error| Error::corrupt(Path::new("the new table"), error);

@@ -21,14 +21,11 @@ use refdb::options::SharedRepository;
 use refdb::shared::head::{Head, INLINE_LEN_MAX, TableEntry, checksum};
 use refdb::shared::{Freshness, Known, Read, Register, Settings, Shared, Swap, Swapped, TableKey};
 use refdb::system::{Bytes, FileKind, System};
-use refdb::{
-    Error, ErrorKind, ObjectFormat, RefFormat, RefName, RefNameBuf, RefRecord, Result, Target,
-};
+use refdb::{Error, ErrorKind, RefFormat, RefName, RefNameBuf, RefRecord, Result, Target};
 use refdb_git::Repository;
 use refdb_git::places::DirShared;
 use reftable::{
-    HashId, LogRecord, LogUpdate, LogValue, MergedLogs, MergedRefs, RefValue, Table, WriteOptions,
-    Writer,
+    LogRecord, LogUpdate, LogValue, MergedLogs, MergedRefs, RefValue, Table, WriteOptions, Writer,
 };
 
 use super::changes::{Changes, Moment, damaged, news, opened, tables_above, target_of};
@@ -328,7 +325,7 @@ impl<'r> LocalChanges<'r> {
         let last = order.iter().max().copied().unwrap_or(0);
         let min = head.index.saturating_add(1);
         let max = min.saturating_add(last);
-        let mut options = WriteOptions::new(hash(head.object_format));
+        let mut options = WriteOptions::new(head.object_format);
         (options.min_update_index, options.max_update_index) = (min, max);
         let failed = damaged(&self.register);
         let mut writer = Writer::new(Vec::new(), options).map_err(&failed)?;
@@ -381,7 +378,7 @@ impl<'r> LocalChanges<'r> {
             let below = opened(&self.register, std::mem::take(&mut new.inline))?;
             min = below.min_update_index();
             let tables = [below, opened(&self.register, content)?];
-            let options = WriteOptions::new(hash(new.object_format));
+            let options = WriteOptions::new(new.object_format);
             let merged = reftable::compact(&tables, false, &options, Vec::new());
             content = Bytes::from(merged.map_err(damaged(&self.register))?.sink);
         }
@@ -442,7 +439,7 @@ impl<'r> LocalChanges<'r> {
         }
         let min = tables.first().map_or(1, |table| table.min_update_index());
         let max = tables.last().map_or(1, |table| table.max_update_index());
-        let mut options = WriteOptions::new(hash(new.object_format));
+        let mut options = WriteOptions::new(new.object_format);
         (options.min_update_index, options.max_update_index) = (min, max);
         let failed = damaged(&self.register);
         let content = match is_whole {
@@ -545,13 +542,6 @@ impl<'r> LocalChanges<'r> {
         (self.seen, self.last) = (None, None);
         self.register = open(self.repository(), &self.dir)?;
         Ok(())
-    }
-}
-
-fn hash(format: ObjectFormat) -> HashId {
-    match format {
-        ObjectFormat::Sha1 => HashId::Sha1,
-        ObjectFormat::Sha256 => HashId::Sha256,
     }
 }
 

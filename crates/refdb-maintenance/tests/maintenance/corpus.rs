@@ -129,7 +129,7 @@ fn healthy(seed: u64, format: Format) -> Repo {
     if format == Format::REFTABLE_SHA1 && seed.is_multiple_of(JGIT_SHARE) {
         let update = JgitUpdate {
             name: "refs/heads/by-jgit".to_owned(),
-            old: format.objects.zero(),
+            old: format.zero(),
             new: repo.objects().commits[2].clone(),
         };
         let done = jgit::update(&repo.git_dir(), "by JGit", &[update]);

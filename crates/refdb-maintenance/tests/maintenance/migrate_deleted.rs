@@ -21,7 +21,7 @@ const TAG: &str = "refs/tags/v1";
 
 fn migrate(system: &SimSystem, from: RefFormat, format: Format, keep: bool) -> Result<()> {
     let (process, objects) = (Arc::new(system.clone()), Arc::new(NoObjects));
-    let options = ours::simulated(format.our_objects());
+    let options = ours::simulated(format.objects);
     let migration = Migration::new(process, GIT_DIR, from, objects, options);
     migration.to(other(from)).keep(keep).run().map(drop)
 }

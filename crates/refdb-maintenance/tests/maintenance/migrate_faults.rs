@@ -27,7 +27,7 @@ const ELSEWHERE: &str = "/elsewhere";
 pub(super) type State = BTreeMap<String, String>;
 
 fn options(format: Format) -> Options {
-    ours::simulated(format.our_objects())
+    ours::simulated(format.objects)
 }
 
 pub(super) fn other(format: RefFormat) -> RefFormat {
@@ -296,12 +296,7 @@ pub(super) fn check_and_go_on(system: &SimSystem, expected: &State, format: Form
 
 /// Writes loose refs with reflogs as a process does that has read the old configuration.
 fn write_late(system: &SimSystem, names: &[&str], format: Format) {
-    let oid = |number: u32| {
-        format!(
-            "{number:0digits$x}",
-            digits = format.our_objects().hex_len()
-        )
-    };
+    let oid = |number: u32| format!("{number:0digits$x}", digits = format.objects.hex_len());
     for name in names {
         for (path, content) in [
             (format!("{GIT_DIR}/{name}"), format!("{}\n", oid(9))),
@@ -352,7 +347,7 @@ fn carry_over(base: &SimSystem, format: Format) {
     let mut transaction = main.transaction();
     for text in both {
         let name = RefNameBuf::new(text).expect("a good name");
-        let digits = format.our_objects().hex_len();
+        let digits = format.objects.hex_len();
         let oid = ObjectId::from_hex("8".repeat(digits).as_bytes()).expect("an id");
         let edit = Edit::update(&name, oid).create_log().message(b"meanwhile");
         transaction.add(edit).expect("a good edit");
@@ -428,7 +423,7 @@ fn tables_that_are_written_after_the_switch_are_carried_over() {
         late.create_dir_all(other_dir).expect("a directory");
         let store = open(&late, Layout::main("/other/.git"), refs, format);
         let mut transaction = store.transaction();
-        let digits = format.our_objects().hex_len();
+        let digits = format.objects.hex_len();
         let oid = ObjectId::from_hex("8".repeat(digits).as_bytes()).expect("an id");
         let names = ["refs/heads/late", "refs/heads/main"]
             .map(|text| RefNameBuf::new(text).expect("a name"));

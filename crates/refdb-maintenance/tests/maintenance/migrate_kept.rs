@@ -29,7 +29,7 @@ fn migrate(
     keep: bool,
 ) -> refdb::Error {
     let (process, objects) = (Arc::new(system.clone()), Arc::new(NoObjects));
-    let options = ours::simulated(format.our_objects());
+    let options = ours::simulated(format.objects);
     let migration = Migration::new(process, GIT_DIR, from, objects, options);
     let done = migration.to(to).keep(keep).run();
     done.err()

@@ -10,7 +10,7 @@ use refdb_maintenance::repair::{Options, plan};
 use refdb_maintenance::verify::{Damage, deep};
 use refdb_testkit::repo::Repo;
 use refdb_testkit::{Format, forge, ours};
-use reftable::{HashId, LogRecord, LogUpdate, LogValue, RefRecord, RefValue, WriteOptions, Writer};
+use reftable::{LogRecord, LogUpdate, LogValue, RefRecord, RefValue, WriteOptions, Writer};
 
 const FORMATS: [Format; 2] = [Format::REFTABLE_SHA1, Format::REFTABLE_SHA256];
 
@@ -30,10 +30,7 @@ fn bytes_of(id: &str) -> Vec<u8> {
 impl Says<'_> {
     /// Writes the table; each name stands there as a whole.
     fn table(&self, repo: &Repo) -> Vec<u8> {
-        let hash = match repo.format().our_objects() {
-            refdb::ObjectFormat::Sha1 => HashId::Sha1,
-            refdb::ObjectFormat::Sha256 => HashId::Sha256,
-        };
+        let hash = repo.format().objects;
         let id = |at: usize| bytes_of(&repo.objects().commits[at]);
         let mut options = WriteOptions::new(hash);
         options.restart_interval = 1;
@@ -57,7 +54,7 @@ impl Says<'_> {
             writer.add_ref(record).expect("a record that fits");
         }
         for (name, update_index, commit) in self.logs {
-            let (old, new) = (vec![0; hash.len()], id(*commit));
+            let (old, new) = (vec![0; hash.raw_len()], id(*commit));
             let update = LogUpdate {
                 old: &old,
                 new: &new,

@@ -1,11 +1,10 @@
 //! Refs that are copied out of a cursor, many at once, for another thread.
 
+use refdb_names::internals::name_from_disk;
+use refdb_names::{ObjectId, TargetRef};
 use reftable::short;
 
 use super::cursor::{Look, RefRecord};
-use crate::name::RefName;
-use crate::oid::ObjectId;
-use crate::target::TargetRef;
 
 /// Copies of records.
 pub(crate) struct Batch {
@@ -71,7 +70,7 @@ impl Batch {
         let mut start = 0;
         self.rows.iter().map(move |row| {
             let text = |from: usize, to: usize| {
-                RefName::from_disk(self.text.get(from..to).unwrap_or_default())
+                name_from_disk(self.text.get(from..to).unwrap_or_default())
             };
             let name = text(start, row.name_end);
             start = row.end;

@@ -10,10 +10,11 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use refdb_names::{RefName, RefNameBuf};
+
 use crate::backend::{LogOrder, NewValue};
 use crate::commit::{Holder, Home, LockFile, LockOptions, describe_barred, refused};
 use crate::error::{Error, ErrorKind, Result};
-use crate::name::{RefName, RefNameBuf};
 use crate::options::{LockTimeout, SharedRepository};
 use crate::reflog::LogEntry;
 use crate::system::System;

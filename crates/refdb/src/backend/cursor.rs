@@ -3,13 +3,11 @@
 //! Making a cursor and moving it are separate things: a fresh cursor stands before the first ref,
 //! and any number of seeks in any direction may follow. A record is borrowed from the cursor.
 
+use refdb_names::{ObjectId, RefName, RefNameBuf, TargetRef};
 use reftable::short::{compare, has_prefix};
 
 use crate::backend::Value;
 use crate::error::Result;
-use crate::name::{RefName, RefNameBuf};
-use crate::oid::ObjectId;
-use crate::target::TargetRef;
 
 /// One ref, borrowed from the cursor that stands on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -43,6 +43,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use bstr::ByteSlice;
+use refdb_names::internals::name_from_disk;
+use refdb_names::name::is_path;
+use refdb_names::{ObjectFormat, RefName, RefNameBuf, Target};
 
 use super::cursor::Cursor;
 use super::tags::Wanted;
@@ -50,12 +53,9 @@ use super::{Backend, LogOrder, OptimizeOptions, Quirks, RefFormat, Session, Valu
 use crate::commit::{Holder, Home, JournalWatch, LockOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{Layout, Place};
-use crate::name::{RefName, RefNameBuf, is_path};
-use crate::oid::ObjectFormat;
 use crate::options::Options;
 use crate::reflog::LogEntry;
 use crate::system::{FileKind, System, bytes_to_path, is_absent};
-use crate::target::Target;
 pub use log::{LOG_LINE_MAX, parse as parse_log_line};
 use loose::Loose;
 pub use loose::{parse as parse_loose, read_symlink as read_loose_link};
@@ -339,7 +339,7 @@ fn join(dir: &Path, folder: &str, bare: RefName<'_>) -> Result<PathBuf> {
 /// Returns whether a name can be made a path without leading out of the repository, or to what has
 /// another name. With slashes at its end it leads to no file, and the system says what is there.
 fn may_be_path(name: RefName<'_>) -> bool {
-    let name = RefName::from_disk(name.as_bytes().trim_end_with(|end| end == '/'));
+    let name = name_from_disk(name.as_bytes().trim_end_with(|end| end == '/'));
     name.may_exist() && !is_own_file(name.as_bytes())
 }
 

@@ -17,17 +17,18 @@ use std::collections::{self, BTreeMap};
 use std::ops::Bound;
 
 use hashbrown::{HashMap, HashSet};
+use refdb_names::internals::owned_from_disk;
+use refdb_names::{ObjectId, Target};
 use reftable::short::has_prefix;
 
 use super::cursor::{Cursor, Look, OverCursor, RefRecord};
 use super::{
     Judge, Locked, LogWrite, NewValue, Plan, Published, RefName, RefNameBuf, Session, Value, Write,
+    answer_known,
 };
 use crate::error::{Error, ErrorKind, Reason, Result};
 use crate::layout::Place;
-use crate::oid::ObjectId;
 use crate::reflog::{LogEntry, Signature};
-use crate::target::Target;
 
 /// A session that gathers plans.
 pub(crate) struct GroupSession<'b> {
@@ -144,10 +145,7 @@ impl<'b> GroupSession<'b> {
             Some(written) => written,
             None => found,
         };
-        Ok(Some(match found {
-            Some(found) => Locked::Found(found.clone()),
-            None => Locked::Missing,
-        }))
+        Ok(Some(found.clone().into()))
     }
 }
 
@@ -164,17 +162,7 @@ impl Session for GroupSession<'_> {
         stop_at_refusal: bool,
         answer: &mut dyn FnMut(usize, Locked),
     ) -> Result<()> {
-        let mut fresh = Vec::new();
-        let mut places = Vec::new();
-        for (at, &name) in names.iter().enumerate() {
-            match self.known(name)? {
-                Some(known) => answer(at, known),
-                None => {
-                    fresh.push(name);
-                    places.push(at);
-                }
-            }
-        }
+        let (fresh, places) = answer_known(names, |name| self.known(name), answer)?;
         if fresh.is_empty() {
             return Ok(());
         }
@@ -237,7 +225,7 @@ impl Session for GroupSession<'_> {
         self.session.release(&names);
         for name in names {
             self.locked.remove(name);
-            self.released.insert(RefNameBuf::from_disk(name));
+            self.released.insert(owned_from_disk(name));
         }
     }
 
@@ -360,7 +348,7 @@ struct WrittenCursor<'g> {
 impl Cursor for WrittenCursor<'_> {
     fn seek(&mut self, name: &[u8], prefix: &[u8]) -> Result<()> {
         // Owned, it is compared as names are, and not by a call for each.
-        let from = Bound::Included(RefNameBuf::from_disk(name.max(prefix)));
+        let from = Bound::Included(owned_from_disk(name.max(prefix)));
         self.rest = self.written.range((from, Bound::Unbounded));
         self.prefix = prefix.to_vec();
         Ok(())

@@ -4,9 +4,10 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
+use refdb_names::{RefName, RefNameBuf};
+
 use super::bulk::{Bulk, BulkOptions, Frozen, LogMark, Mark, NewLog};
 use crate::error::Result;
-use crate::name::{RefName, RefNameBuf};
 
 /// A store of refs that can be maintained.
 pub trait Maintained {

@@ -23,7 +23,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use reftable::{HashId, RefRecord, RefValue};
+use refdb_names::internals::owned_from_disk;
+use refdb_names::name::is_per_worktree;
+use refdb_names::{ObjectId, RefName, RefNameBuf, Target};
+use reftable::{RefRecord, RefValue};
 
 use self::cursor::StackCursor;
 pub use self::fresh::what_is_lost;
@@ -39,13 +42,10 @@ use super::{Backend, LogOrder, OptimizeOptions, Quirks, RefFormat, Session, Valu
 use crate::commit::{Home, JournalWatch, LockFile, LockOptions, Means, Roots, sweep};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{Layout, Place};
-use crate::name::{RefName, RefNameBuf, is_per_worktree};
-use crate::oid::{ObjectFormat, ObjectId};
 use crate::options::Options;
 use crate::reflog::LogEntry;
 use crate::shared::{Freshness, Register};
 use crate::system::System;
-use crate::target::Target;
 
 /// Of more ids than that refs are looked for by all of them at once, and not by one after the other.
 const BY_ID_MAX: usize = 8;
@@ -94,10 +94,6 @@ impl ReftableBackend {
     }
 
     fn open_stack(&self, place: &Place) -> Stack {
-        let hash = match self.options.object_format {
-            ObjectFormat::Sha1 => HashId::Sha1,
-            ObjectFormat::Sha256 => HashId::Sha256,
-        };
         let base = self.layout.dir(place);
         let tables: Box<dyn Tables> = match &self.register {
             Some(register) if *place == Place::Common => {
@@ -112,7 +108,7 @@ impl ReftableBackend {
                 &self.options,
             )),
         };
-        Stack::new(tables, Arc::clone(&self.system), hash, &self.options)
+        Stack::new(tables, Arc::clone(&self.system), &self.options)
     }
 
     /// Returns what it takes to change several stacks at once, of which one is held by a lock.
@@ -332,7 +328,7 @@ impl ReftableBackend {
             let ids: Vec<&[u8]> = ids.iter().map(ObjectId::as_bytes).collect();
             let each = &mut |record: RefRecord<'_>| {
                 if is_visible(record.name) && cursor::is_listed(record.name) {
-                    let name = || RefNameBuf::from_disk(record.name);
+                    let name = || owned_from_disk(record.name);
                     match to_ref(stack, &record) {
                         Ok(Some(value)) => found.push((name(), value)),
                         Ok(None) => {}
@@ -359,7 +355,9 @@ impl ReftableBackend {
 
 /// Returns the values of the refs below `refs/tags/` without a stored peeled value.
 fn tags_without_peeled(stack: &Stack, tables: &[Arc<reftable::Table>]) -> Result<Vec<ObjectId>> {
-    let len = tables.first().map_or(0, |table| table.hash().len());
+    let len = tables
+        .first()
+        .map_or(0, |table| table.object_format().raw_len());
     let mut ids = Distinct::new(len);
     reftable::objects_without_peeled(tables, TAGS, &mut |oid| ids.add(oid))
         .map_err(|error| stack.format_error(error))?;
@@ -386,7 +384,7 @@ fn to_ref(stack: &Stack, record: &RefRecord<'_>) -> Result<Option<Value>> {
             Target::Direct(object_id(stack, oid)?),
             Some(object_id(stack, peeled)?),
         ),
-        RefValue::Symref(target) => (Target::Symbolic(RefNameBuf::from_disk(target)), None),
+        RefValue::Symref(target) => (Target::Symbolic(owned_from_disk(target)), None),
     };
     Ok(Some(Value {
         target,

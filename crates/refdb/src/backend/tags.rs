@@ -11,12 +11,12 @@
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use refdb_names::ObjectId;
 use reftable::short::{first_word, same};
 
 use super::cursor::RefRecord;
 use crate::error::Result;
 use crate::objects::{Objects, Peeled};
-use crate::oid::ObjectId;
 
 /// Refs of which many are annotated tags begin so.
 pub(crate) const TAGS: &[u8] = b"refs/tags/";
@@ -264,10 +264,10 @@ mod tests {
         let counting = Arc::new(Counting::default());
         let objects: Arc<dyn Objects> = Arc::clone(&counting) as _;
         let wanted = Wanted::new(&[oid(4)], false, &objects);
-        let name = crate::name::RefName::new("refs/tags/a").unwrap();
+        let name = refdb_names::name::RefName::new("refs/tags/a").unwrap();
         let record = |number, peeled| RefRecord {
             name,
-            target: crate::target::TargetRef::Direct(oid(number)),
+            target: refdb_names::target::TargetRef::Direct(oid(number)),
             peeled,
             packed: true,
             broken: false,

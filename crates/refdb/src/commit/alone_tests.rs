@@ -7,10 +7,10 @@ use super::entries::is_exchanged;
 use super::tests::{DIR, at, home, is_held, means, repository};
 use super::*;
 use crate::error::Error;
-use crate::oid::ObjectFormat;
 use crate::options::LockTimeout;
 use crate::options::Options;
 use crate::system::OsSystem;
+use refdb_names::ObjectFormat;
 use refdb_simulation::{Fault, SimSystem};
 
 const PATIENT: LockOptions = LockOptions {

@@ -363,7 +363,7 @@ fn read(home: &Home, path: &Path, is_copied: bool) -> Result<Option<Read>> {
             let stat = file.stat().map_err(failed)?;
             // What lies elsewhere itself is not changed for the sake of a file that says nothing of it.
             let is_copied = is_copied && home.roots(&stat)?.are_plain();
-            let mut read = |from: u64, len: usize| {
+            let mut read = |from: u64, len: usize| -> Result<Vec<u8>> {
                 let mut content = vec![0; len];
                 let count = file.read_at(from, &mut content).map_err(failed)?;
                 content.truncate(count);

@@ -8,8 +8,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use refdb_names::internals::owned_from_disk;
+use refdb_names::name::{FormatOptions, is_per_worktree, is_safe, is_well_formed};
+use refdb_names::{RefName, RefNameBuf};
+
 use crate::layout::Layout;
-use crate::name::{FormatOptions, RefName, RefNameBuf, is_per_worktree, is_safe, is_well_formed};
 use crate::system::dirs::is_path_in;
 use crate::system::{FileKind, Stat, System, bytes_to_path, is_absent, joined};
 
@@ -68,8 +71,8 @@ impl Place {
     /// Reads a place as [`Place::write`] writes it; `None` if it does not pass the rules.
     pub(super) fn read(word: &[u8], name: &[u8]) -> Option<Place> {
         let place = match word {
-            b"ref" => Place::Ref(RefNameBuf::from_disk(name.to_vec())),
-            b"log" => Place::Log(RefNameBuf::from_disk(name.to_vec())),
+            b"ref" => Place::Ref(owned_from_disk(name.to_vec())),
+            b"log" => Place::Log(owned_from_disk(name.to_vec())),
             b"packed-refs" => Place::Packed,
             b"list" if name.is_empty() => Place::List(None),
             b"list" => Place::List(Some(name.to_vec())),
@@ -172,7 +175,7 @@ fn common_name(layout: &Layout, journal_dir: &Path, name: RefName<'_>) -> Option
         return None;
     };
     let is_there = journal_dir == layout.common_dir() || dir == layout.common_dir();
-    (is_there && is_sound(&name)).then(|| RefNameBuf::from_disk(name))
+    (is_there && is_sound(&name)).then(|| owned_from_disk(name))
 }
 
 /// The directories that places are in. `refs`, `logs` and `packed-refs` may be links, which are
@@ -463,6 +466,7 @@ pub(crate) fn journal_dir(system: &dyn System, common: &Path) -> io::Result<Path
 #[cfg(test)]
 mod tests {
     use super::*;
+    use refdb_names::internals::name_from_disk;
     use refdb_simulation::SimSystem;
 
     #[test]
@@ -516,7 +520,7 @@ mod tests {
             .unwrap();
         let at = |layout: &Layout, name: &str| {
             let roots = Roots::new(&system, Path::new("/r"), Path::new("/r/packed-refs"));
-            let name = RefName::from_disk(name.as_bytes());
+            let name = name_from_disk(name.as_bytes());
             let (dir, none) = (layout.common_dir(), Path::new("/none"));
             let file = Place::of_ref(layout, dir, name, none);
             let log = Place::of_log(layout, dir, name, none);

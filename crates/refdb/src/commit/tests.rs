@@ -9,9 +9,9 @@ use super::entries::barrier;
 use super::journal::Journal;
 use super::*;
 use crate::error::Error;
-use crate::oid::ObjectFormat;
 use crate::options::Options;
 use crate::system::{FileId, OsSystem};
+use refdb_names::ObjectFormat;
 use refdb_simulation::{Crash, Fault, SimSystem};
 
 const OPTIONS: LockOptions = LockOptions::AT_ONCE;

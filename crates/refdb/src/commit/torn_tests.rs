@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use super::tests::{DIR, at, repository};
 use super::*;
-use crate::oid::ObjectFormat;
 use crate::options::{Options, SharedRepository, Warn};
 use crate::system::{FileId, FileKind};
+use refdb_names::ObjectFormat;
 use refdb_simulation::{Fault, SimSystem};
 
 const OPTIONS: LockOptions = LockOptions::AT_ONCE;

@@ -4,7 +4,8 @@ use std::fmt;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
-use crate::name::{RefName, RefNameBuf};
+use refdb_names::internals::owned_from_disk;
+use refdb_names::{RefName, RefNameBuf};
 
 /// The text of an error for a person, and what it is about for a program.
 ///
@@ -68,7 +69,7 @@ impl Message {
 
     /// Says which ref is in the way.
     pub(crate) fn naming(mut self, existing: &[u8]) -> Self {
-        self.name = Some(RefNameBuf::from_disk(existing.to_vec()));
+        self.name = Some(owned_from_disk(existing.to_vec()));
         self
     }
 

@@ -1,9 +1,9 @@
 //! Calling a hook, and what its answer means.
 
+use refdb_names::{ObjectId, RefName};
+
 use super::{Hook, Step};
 use crate::error::{Error, ErrorKind, Result};
-use crate::name::RefName;
-use crate::oid::ObjectId;
 
 /// Calls a hook and turns its refusal into an error.
 pub(crate) fn ask(hook: &dyn Hook, step: Step, lines: &[u8]) -> Result<()> {

@@ -2,13 +2,12 @@
 
 use std::iter::FusedIterator;
 
+use refdb_names::{ObjectId, RefName, RefNameBuf, Target};
+
 use super::Refs;
 use crate::backend::Value;
 use crate::backend::cursor::RefRecord;
 use crate::error::Result;
-use crate::name::{RefName, RefNameBuf};
-use crate::oid::ObjectId;
-use crate::target::Target;
 
 /// One ref, owned.
 #[derive(Clone, Debug, PartialEq, Eq)]

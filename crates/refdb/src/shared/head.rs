@@ -7,10 +7,10 @@
 use std::sync::LazyLock;
 
 use crc::{CRC_64_XZ, Crc, Table};
+use refdb_names::ObjectFormat;
 
 use super::{TableKey, Version};
 use crate::error::{Error, Result};
-use crate::oid::ObjectFormat;
 use crate::system::Bytes;
 
 const MAGIC: &[u8; 8] = b"refdbhd1";

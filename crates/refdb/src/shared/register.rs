@@ -12,11 +12,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use refdb_names::ObjectFormat;
+
 use super::cache::TableCache;
 use super::head::{HEAD_LEN_MAX, Head, INLINE_LEN_MAX, RECENT_MAX, SLOTS_MAX};
 use super::{Read, Shared, Swap, TableKey, Version, table_object};
 use crate::error::{Error, ErrorKind, Result};
-use crate::oid::ObjectFormat;
 use crate::system::{Bytes, System};
 
 /// How many times a reader follows heads that go on, and repeats what fails.

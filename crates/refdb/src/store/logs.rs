@@ -1,9 +1,10 @@
 //! The reflogs of a store.
 
+use refdb_names::{RefName, RefNameBuf};
+
 use super::Store;
 use crate::backend::{LogChange, LogOrder};
 use crate::error::Result;
-use crate::name::{RefName, RefNameBuf};
 use crate::reflog::LogEntry;
 use crate::transaction::{LogRewrite, Outcome, log};
 

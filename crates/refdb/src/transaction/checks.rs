@@ -3,9 +3,10 @@
 
 use std::fmt;
 
+use refdb_names::name::{FormatOptions, is_pseudoref, is_safe, is_well_formed};
+
 use super::edit::{Change, Edit, Expected};
 use crate::error::{Error, ErrorKind, Result};
-use crate::name::{FormatOptions, is_pseudoref, is_safe, is_well_formed};
 use crate::reflog::Signature;
 
 /// Refuses targets and signatures that could not be read back as they were given.

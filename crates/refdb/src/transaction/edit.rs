@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use bstr::BStr;
+use refdb_names::ObjectId;
 
-use crate::oid::ObjectId;
 use crate::reflog::{Signature, is_space};
 
 /// One edit of a transaction.

@@ -7,14 +7,15 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use refdb_names::name::{FormatOptions, is_well_formed};
+use refdb_names::{ObjectId, Target, internals::owned_from_disk};
+use refdb_names::{RefName, RefNameBuf};
+
 use crate::backend::{Quirks, Refusal, Session};
 use crate::error::{Error, ErrorKind, Message, Reason, Rejection, Result};
 use crate::layout::TARGET_OF_TABLES;
-use crate::name::{FormatOptions, RefName, RefNameBuf, is_well_formed};
-use crate::oid::ObjectId;
 use crate::options::LogRefs;
 use crate::resolve::{End, follow};
-use crate::target::Target;
 
 use super::aliases;
 use super::edit::ExpectedOf;
@@ -419,7 +420,7 @@ impl<'q> Expansion<'q> {
             self.reject(update, Reason::NameConflict, message)?;
             return Ok(false);
         }
-        self.derive(update, RefNameBuf::from_disk(b"HEAD"), true);
+        self.derive(update, owned_from_disk(b"HEAD"), true);
         Ok(true)
     }
 

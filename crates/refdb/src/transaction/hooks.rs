@@ -4,10 +4,12 @@
 //! deletion in the `files` format calls the hook for packed-refs as well, within the calls for the
 //! transaction itself. Scripts see that, so it is told here in the same way and order.
 
+use refdb_names::RefName;
+use refdb_names::name::is_root_ref;
+
 use crate::backend::Session;
 use crate::error::{Error, Result};
 use crate::hook::{self, Hook, Step};
-use crate::name::{RefName, is_root_ref};
 
 use super::edit::{ChangeOf, ExpectedOf};
 use super::expand::Expansion;

@@ -4,9 +4,8 @@
 //! place of an id keeps what is stored for each edit small, and makes comparing ids cheap.
 
 use hashbrown::{DefaultHashBuilder, HashTable};
+use refdb_names::{ObjectFormat, ObjectId};
 use std::hash::BuildHasher;
-
-use crate::oid::{ObjectFormat, ObjectId};
 
 /// The number of an id in [`Ids`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,11 +5,14 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use refdb_names::{RefName, RefNameBuf};
+
 use crate::backend::cursor::Cursor;
-use crate::backend::{Backend, Judge, Locked, Plan, Published, Refusal, Session, Value};
+use crate::backend::{
+    Backend, Judge, Locked, Plan, Published, Refusal, Session, Value, answer_known,
+};
 use crate::error::{Error, ErrorKind, Reason, Rejection, Result};
 use crate::layout::Place;
-use crate::name::{RefName, RefNameBuf};
 use crate::reflog::{LogEntry, Signature};
 use crate::refs::Ref;
 
@@ -234,10 +237,7 @@ impl<'n> Answers<'n> {
 /// Says that a lock is not waited for.
 fn behind() -> Refusal {
     let message = "another process holds a lock that comes before those that are held";
-    Refusal {
-        reason: Reason::CreateExists,
-        message: message.into(),
-    }
+    Refusal::new(Reason::CreateExists, message)
 }
 
 fn refused_lock(name: RefName<'_>, refusal: Refusal) -> Error {
@@ -261,17 +261,9 @@ impl Session for LockedSession<'_> {
         stop_at_refusal: bool,
         answer: &mut dyn FnMut(usize, Locked),
     ) -> Result<()> {
-        let (mut fresh, mut places) = (Vec::new(), Vec::new());
-        for (at, &name) in names.iter().enumerate() {
-            match self.found.get(name.as_bytes()) {
-                Some(Some(value)) => answer(at, Locked::Found(value.clone())),
-                Some(None) => answer(at, Locked::Missing),
-                None => {
-                    fresh.push(name);
-                    places.push(at);
-                }
-            }
-        }
+        let known =
+            |name: RefName<'_>| Ok(self.found.get(name.as_bytes()).cloned().map(Locked::from));
+        let (fresh, places) = answer_known(names, known, answer)?;
         if fresh.is_empty() {
             return Ok(());
         }

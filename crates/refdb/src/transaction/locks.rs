@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
+use refdb_names::{RefName, RefNameBuf, Target};
+
 use crate::backend::{Locked, Refusal, Session};
 use crate::error::{Message, Reason, Result};
-use crate::name::{RefName, RefNameBuf};
-use crate::target::Target;
 
 use super::edit::ExpectedOf;
 use super::expand::{Current, Expansion, Update, name_of};

@@ -1,16 +1,16 @@
 //! Rewriting a reflog: which entries stay is the caller's to say; what becomes of them, and of the
 //! ref, is said here for both formats.
 
+use refdb_names::name::is_pseudoref;
+use refdb_names::{ObjectId, RefName, Target};
+
 use crate::backend::{
     Backend, Fate, LogChange, LogOrder, LogWrite, NewValue, Plan, Published, Quirks, Session, Write,
 };
 use crate::error::{Error, ErrorKind, Result};
-use crate::name::{RefName, is_pseudoref};
 use crate::objects::{Objects, Peeled};
-use crate::oid::ObjectId;
 use crate::options::{InvalidSettings, Options};
 use crate::reflog::{LogEntry, Signature, normalize_message};
-use crate::target::Target;
 
 use super::checks::check_signature;
 use super::locked::LockedSession;

@@ -9,12 +9,13 @@
 use std::collections::{HashMap, HashSet};
 
 use bstr::ByteSlice;
+use refdb_names::RefName;
+use refdb_names::internals::name_from_disk;
 use reftable::short::{common_prefix, has_prefix};
 
 use crate::backend::cursor::{Cursor, Found};
 use crate::backend::{Session, in_the_way};
 use crate::error::{Reason, Result};
-use crate::name::RefName;
 
 use super::expand::{Current, Expansion};
 
@@ -177,7 +178,7 @@ fn look_apart(
             continue;
         }
         for parent in parents(name.as_bytes(), 0).filter(|it| !expansion.gives_way(it)) {
-            if session.has_apart(RefName::from_disk(parent))? {
+            if session.has_apart(name_from_disk(parent))? {
                 clashes.existing_parents.insert(parent.to_vec());
             }
         }

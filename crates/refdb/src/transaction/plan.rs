@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
+use refdb_names::{RefName, Target};
+
 use crate::backend::{LogChange, LogWrite, NewValue, Plan, Session, Value, Write, Writes};
 use crate::error::{ErrorKind, Result};
-use crate::name::RefName;
 use crate::options::{LogRefs, Options};
 use crate::reflog::Signature;
 use crate::resolve::{End, follow};
 use crate::system::System;
-use crate::target::Target;
 
 use super::edit::ChangeOf;
 use super::expand::{Current, Expansion};

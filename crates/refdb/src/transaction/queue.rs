@@ -5,12 +5,12 @@
 //! for each edit. Memory that is touched for the first time costs more than anything else that is
 //! done to an edit.
 
+use refdb_names::internals::{goes_on_well, name_from_disk};
+use refdb_names::{ObjectFormat, ObjectId, RefName};
 use reftable::short;
 
 use crate::error::{Error, ErrorKind, Reason, Rejection, Result};
-use crate::name::{RefName, goes_on_well};
 use crate::objects::{ObjectKind, Objects, Peeled};
-use crate::oid::{ObjectFormat, ObjectId};
 use crate::reflog::{Signature, is_normalized, normalize_message};
 
 use super::checks::{check_name, check_text, text_len};
@@ -205,7 +205,7 @@ impl Queue {
     }
 
     pub(super) fn name(&self, edit: usize) -> RefName<'_> {
-        RefName::from_disk(self.edits[edit].name.of(&self.names))
+        name_from_disk(self.edits[edit].name.of(&self.names))
     }
 
     /// Returns whether an edit asks for a reflog to be made.
@@ -263,7 +263,7 @@ impl Queue {
     }
 
     fn target(&self, at: At) -> RefName<'_> {
-        RefName::from_disk(self.slice(self.targets[at.index()]))
+        name_from_disk(self.slice(self.targets[at.index()]))
     }
 
     fn push_target(&mut self, target: &[u8]) -> At {
@@ -445,7 +445,7 @@ impl Queue {
         oid: ObjectId,
         objects: &dyn Objects,
     ) -> Result<Id> {
-        let name = RefName::from_disk(&edit.name);
+        let name = name_from_disk(&edit.name);
         let id = self.ids.number(oid);
         if self.known.len() <= id.index() {
             self.known.resize(id.index() + 1, Known::Nothing);

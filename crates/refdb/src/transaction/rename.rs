@@ -7,14 +7,13 @@
 //! 1. The new ref is there before the old one goes, also where one name lies below the other.
 //! 2. HEAD and other symrefs to the old name stay as they are: who renames a branch moves them.
 
+use refdb_names::{ObjectId, RefName, RefNameBuf, Target};
+
 use crate::backend::{Backend, Quirks, in_the_way};
 use crate::error::{Error, ErrorKind, Result};
-use crate::name::{RefName, RefNameBuf};
-use crate::oid::ObjectId;
 use crate::reflog::{Signature, normalize_message};
 use crate::refs::Ref;
 use crate::resolve::{End, follow};
-use crate::target::Target;
 
 use super::checks::check_signature;
 use super::edit::{Edit, Expected};

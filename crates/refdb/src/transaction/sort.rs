@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use crate::name::RefName;
+use refdb_names::RefName;
 use reftable::short::{self, common_prefix, first_word};
 
 use crate::system::beside::{COUNT_MIN, start};

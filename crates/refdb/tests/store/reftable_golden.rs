@@ -127,7 +127,7 @@ impl Case {
     }
 
     fn options(&self, table: &Table) -> WriteOptions {
-        let mut options = WriteOptions::new(table.hash());
+        let mut options = WriteOptions::new(table.object_format());
         // The first table was written before anything was configured.
         options.block_size = table.block_size();
         options.restart_interval = self.restart_interval;

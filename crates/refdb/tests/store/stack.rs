@@ -209,7 +209,7 @@ fn nearly_all_refs_change(count: usize) {
             apply(&apart, edits);
             let apart = tables(&apart.git_dir());
             assert_eq!(apart.len(), list.lines().count() + 1, "{format}, {which}");
-            let options = reftable::WriteOptions::new(apart[0].hash());
+            let options = reftable::WriteOptions::new(apart[0].object_format());
             let merged = reftable::compact(&apart, true, &options, Vec::new()).expect("a merge");
             let list = fs::read_to_string(repo.git_dir().join("reftable/tables.list"));
             let list = list.expect("a list");

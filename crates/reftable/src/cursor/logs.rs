@@ -17,7 +17,7 @@ use crate::table::Table;
 /// ```
 /// # use std::sync::Arc;
 /// # use reftable::*;
-/// let mut options = WriteOptions::new(HashId::Sha1);
+/// let mut options = WriteOptions::new(ObjectFormat::Sha1);
 /// options.max_update_index = 9;
 /// let mut writer = Writer::new(Vec::new(), options)?;
 /// for update_index in [9, 8, 7] {

@@ -16,7 +16,7 @@ use crate::table::Table;
 /// ```
 /// # use std::sync::Arc;
 /// # use reftable::*;
-/// # let mut writer = Writer::new(Vec::new(), WriteOptions::new(HashId::Sha1))?;
+/// # let mut writer = Writer::new(Vec::new(), WriteOptions::new(ObjectFormat::Sha1))?;
 /// # for name in [&b"refs/heads/a"[..], b"refs/heads/b", b"refs/tags/a"] {
 /// #     let value = RefValue::Direct(&[7; 20]);
 /// #     writer.add_ref(RefRecord { name, update_index: 1, value })?;

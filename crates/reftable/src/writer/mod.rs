@@ -20,8 +20,8 @@ use deflate::Deflate;
 use objects::Objects;
 
 use crate::error::{Error, Result};
-use crate::hash::HashId;
 use crate::header::{BLOCK_LEN_MAX, Footer, Header};
+use crate::object_format::ObjectFormat;
 use crate::record::{
     Codec, IndexCodec, LogCodec, LogRecord, LogUpdate, LogValue, ObjectCodec, RefCodec, RefRecord,
     RefValue, is_oid, make_log_key,
@@ -41,14 +41,14 @@ const DEFLATE_LEVEL_DEFAULT: u32 = 1;
 /// How to write a table.
 ///
 /// ```
-/// use reftable::{HashId, WriteOptions};
-/// let mut options = WriteOptions::new(HashId::Sha256);
+/// use reftable::{ObjectFormat, WriteOptions};
+/// let mut options = WriteOptions::new(ObjectFormat::Sha256);
 /// options.max_update_index = 7;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteOptions {
-    /// The hash function behind the object ids.
-    pub hash: HashId,
+    /// The format of the object ids.
+    pub object_format: ObjectFormat,
     /// The size of a block in bytes, at most 16,777,215. 0 stands for 4096.
     pub block_size: u32,
     /// How many records share one full key. 0 stands for 16.
@@ -72,9 +72,9 @@ pub struct WriteOptions {
 impl WriteOptions {
     /// Returns Git's defaults, except for the compression, and 1 as the only update index.
     #[must_use]
-    pub fn new(hash: HashId) -> Self {
+    pub fn new(object_format: ObjectFormat) -> Self {
         WriteOptions {
-            hash,
+            object_format,
             block_size: 0,
             restart_interval: 0,
             index_objects: true,
@@ -127,8 +127,8 @@ pub struct Finished<W> {
 /// [`Io`](crate::ErrorKind::Io) the table is worthless.
 ///
 /// ```
-/// use reftable::{HashId, RefRecord, RefValue, WriteOptions, Writer};
-/// let mut writer = Writer::new(Vec::new(), WriteOptions::new(HashId::Sha1))?;
+/// use reftable::{ObjectFormat, RefRecord, RefValue, WriteOptions, Writer};
+/// let mut writer = Writer::new(Vec::new(), WriteOptions::new(ObjectFormat::Sha1))?;
 /// let value = RefValue::Direct(&[7; 20]);
 /// writer.add_ref(RefRecord { name: b"refs/heads/main", update_index: 1, value })?;
 /// let finished = writer.finish()?;
@@ -198,8 +198,8 @@ impl<W: Write> Writer<W> {
             ));
         }
         let header = Header {
-            version: options.hash.version(),
-            hash: options.hash,
+            version: options.object_format.table_version(),
+            object_format: options.object_format,
             block_size: options.block_size,
             min_update_index: options.min_update_index,
             max_update_index: options.max_update_index,
@@ -216,7 +216,7 @@ impl<W: Write> Writer<W> {
             index: Index::default(),
             objects: options
                 .index_objects
-                .then(|| Objects::new(options.hash.len())),
+                .then(|| Objects::new(options.object_format.raw_len())),
             deflate: None,
             log_key: Vec::new(),
             stats: Stats::default(),
@@ -265,7 +265,7 @@ impl<W: Write> Writer<W> {
 
     /// Returns the update index relative to the least one.
     fn check_ref(&self, record: &RefRecord<'_>) -> Result<u64> {
-        let hash = self.options.hash;
+        let object_format = self.options.object_format;
         if self.stats.logs > 0 || self.block.kind() == LogCodec::KIND {
             return Err(Error::misuse("a ref is added after a log entry"));
         }
@@ -274,8 +274,10 @@ impl<W: Write> Writer<W> {
         }
         let oids_fit = match record.value {
             RefValue::Deletion | RefValue::Symref(_) => true,
-            RefValue::Direct(oid) => is_oid(oid, hash),
-            RefValue::Peeled { oid, peeled } => is_oid(oid, hash) && is_oid(peeled, hash),
+            RefValue::Direct(oid) => is_oid(oid, object_format),
+            RefValue::Peeled { oid, peeled } => {
+                is_oid(oid, object_format) && is_oid(peeled, object_format)
+            }
         };
         if !oids_fit {
             return Err(Error::misuse("an object id has the wrong length"));
@@ -294,7 +296,7 @@ impl<W: Write> Writer<W> {
     ///
     /// As for [`add_ref`](Self::add_ref).
     pub fn add_log(&mut self, record: LogRecord<'_>) -> Result<()> {
-        let hash = self.options.hash;
+        let object_format = self.options.object_format;
         if record.name.is_empty() {
             return Err(Error::misuse("a log entry has an empty name"));
         }
@@ -304,7 +306,7 @@ impl<W: Write> Writer<W> {
             ));
         }
         if let LogValue::Update(update) = record.value
-            && !(is_oid(update.old, hash) && is_oid(update.new, hash))
+            && !(is_oid(update.old, object_format) && is_oid(update.new, object_format))
         {
             return Err(Error::misuse("an object id has the wrong length"));
         }

@@ -94,7 +94,7 @@ fn exercise(bytes: Vec<u8>) -> Result<u64> {
         note(logs.seek(name).and_then(|()| logs.advance().map(drop)));
         note(find_ref(&[Arc::clone(&table)], name, |_| ()).map(drop));
     }
-    let oid = vec![0xee; table.hash().len()];
+    let oid = vec![0xee; table.object_format().raw_len()];
     note(refs_by_oid(&[Arc::clone(&table)], &oid, &mut |_| ()));
     note(objects_without_peeled(
         &[Arc::clone(&table)],
@@ -111,7 +111,7 @@ fn exercise(bytes: Vec<u8>) -> Result<u64> {
     let twice = vec![Arc::clone(&table), Arc::clone(&table)];
     note(MergedRefs::new(twice.clone()).advance().map(drop));
     note(MergedLogs::new(twice.clone()).advance().map(drop));
-    let options = WriteOptions::new(table.hash());
+    let options = WriteOptions::new(table.object_format());
     note(compact(&twice, true, &options, Vec::new()).map(drop));
     first_error.map_or(Ok(count), Err)
 }
@@ -245,7 +245,7 @@ fn count(bytes: &[u8]) -> Result<(usize, usize, usize)> {
         counted.1 += 1;
     }
     refs_that_may_lead_to(&[Arc::clone(&table)], &[], &mut |_| symrefs += 1)?;
-    let mut options = WriteOptions::new(table.hash());
+    let mut options = WriteOptions::new(table.object_format());
     options.max_update_index = u64::MAX;
     let merged = compact(&[table], false, &options, Vec::new())?.stats;
     assert_eq!(

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use reftable::{
-    BlockInfo, BlockKind, HashId, LogCursor, LogRecord, LogValue, RefCursor, RefValue, Table,
+    BlockInfo, BlockKind, LogCursor, LogRecord, LogValue, ObjectFormat, RefCursor, RefValue, Table,
     WriteOptions, Writer, check, find_ref, refs_by_oid,
 };
 
@@ -43,7 +43,7 @@ fn fixtures() -> Vec<(&'static str, u16, bool)> {
 }
 
 fn rewrite(table: &Arc<Table>, restart_interval: u16, index_objects: bool) -> Vec<u8> {
-    let mut options = WriteOptions::new(table.hash());
+    let mut options = WriteOptions::new(table.object_format());
     options.block_size = table.block_size();
     options.min_update_index = table.min_update_index();
     options.max_update_index = table.max_update_index();
@@ -146,7 +146,7 @@ fn the_fixtures_have_the_shapes_they_are_there_for() {
     assert!(count("symrefs.ref", BlockKind::Index) > 0);
     assert_eq!(count("log-only.ref", BlockKind::Ref), 0);
     assert_eq!(open("sha256.ref").version(), 2);
-    assert_eq!(open("sha256.ref").hash(), HashId::Sha256);
+    assert_eq!(open("sha256.ref").object_format(), ObjectFormat::Sha256);
 }
 
 #[test]

@@ -122,7 +122,7 @@ fn they_pass_the_check_and_are_compacted() {
     for (file, refs, logs) in TABLES {
         let table = open(file);
         assert_eq!(check(&table), [], "{file}");
-        let options = WriteOptions::new(table.hash());
+        let options = WriteOptions::new(table.object_format());
         let finished = compact(&[table], false, &options, Vec::new()).unwrap();
         assert_eq!(finished.stats.refs, u64::from(refs));
         assert_eq!(finished.stats.logs, u64::from(logs + logs.div_ceil(3)));

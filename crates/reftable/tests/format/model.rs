@@ -8,8 +8,9 @@ use super::common::{Entry, Model, Value, own_log, own_ref};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use reftable::{
-    HashId, LogCursor, MergedLogs, MergedRefs, RefCursor, RefRecord, RefValue, Table, WriteOptions,
-    check, compact, find_ref, objects_without_peeled, refs_by_oid, refs_that_may_lead_to,
+    LogCursor, MergedLogs, MergedRefs, ObjectFormat, RefCursor, RefRecord, RefValue, Table,
+    WriteOptions, check, compact, find_ref, objects_without_peeled, refs_by_oid,
+    refs_that_may_lead_to,
 };
 
 /// The cursors of one table and of many have the same verbs, and are put to the same test.
@@ -74,8 +75,8 @@ fn name() -> impl Strategy<Value = Vec<u8>> {
 }
 
 /// Object ids that are often the same, and often alike.
-fn oid(hash: HashId) -> impl Strategy<Value = Vec<u8>> {
-    let len = hash.len();
+fn oid(object_format: ObjectFormat) -> impl Strategy<Value = Vec<u8>> {
+    let len = object_format.raw_len();
     (0..6_usize, 0..4_u8, any::<bool>()).prop_map(move |(shared, last, random)| {
         let mut oid = vec![7; len];
         oid[shared] = last;
@@ -86,19 +87,19 @@ fn oid(hash: HashId) -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-fn value(hash: HashId) -> impl Strategy<Value = Value> {
+fn value(object_format: ObjectFormat) -> impl Strategy<Value = Value> {
     prop_oneof![
         2 => Just(Value::Deletion),
-        6 => oid(hash).prop_map(Value::Direct),
-        2 => (oid(hash), oid(hash)).prop_map(|(oid, peeled)| Value::Peeled(oid, peeled)),
+        6 => oid(object_format).prop_map(Value::Direct),
+        2 => (oid(object_format), oid(object_format)).prop_map(|(oid, peeled)| Value::Peeled(oid, peeled)),
         1 => name().prop_map(Value::Symref),
     ]
 }
 
-fn entry(hash: HashId) -> impl Strategy<Value = Entry> {
+fn entry(object_format: ObjectFormat) -> impl Strategy<Value = Entry> {
     let update = (
-        oid(hash),
-        oid(hash),
+        oid(object_format),
+        oid(object_format),
         "[A-Z]{0,3}",
         0..1_u64 << 40,
         any::<i16>(),
@@ -112,17 +113,17 @@ fn entry(hash: HashId) -> impl Strategy<Value = Entry> {
     ]
 }
 
-fn model(hash: HashId, max: usize) -> impl Strategy<Value = Model> {
-    let refs = btree_map(name(), (1..=100_u64, value(hash)), 0..max);
+fn model(object_format: ObjectFormat, max: usize) -> impl Strategy<Value = Model> {
+    let refs = btree_map(name(), (1..=100_u64, value(object_format)), 0..max);
     let logs = btree_map(
         (name(), (1..=100_u64).prop_map(|index| !index)),
-        entry(hash),
+        entry(object_format),
         0..max,
     );
     (refs, logs).prop_map(|(refs, logs)| Model { refs, logs })
 }
 
-fn write_options(hash: HashId) -> impl Strategy<Value = WriteOptions> {
+fn write_options(object_format: ObjectFormat) -> impl Strategy<Value = WriteOptions> {
     let block_size = prop_oneof![Just(300), 256..700_u32, Just(0), Just(70_000)];
     let interval = prop_oneof![Just(1), 2..5_u16, Just(0), Just(u16::MAX)];
     (block_size, interval, any::<bool>(), any::<bool>()).prop_map(
@@ -132,13 +133,13 @@ fn write_options(hash: HashId) -> impl Strategy<Value = WriteOptions> {
             index_objects,
             unpadded,
             max_update_index: 100,
-            ..WriteOptions::new(hash)
+            ..WriteOptions::new(object_format)
         },
     )
 }
 
-fn hash() -> impl Strategy<Value = HashId> {
-    prop_oneof![Just(HashId::Sha1), Just(HashId::Sha256)]
+fn object_format() -> impl Strategy<Value = ObjectFormat> {
+    prop_oneof![Just(ObjectFormat::Sha1), Just(ObjectFormat::Sha256)]
 }
 
 /// Where to seek, whether by prefix, and how many records to read from there.
@@ -219,8 +220,8 @@ proptest! {
 
     #[test]
     fn one_table(
-        (model, options, oids) in hash().prop_flat_map(|hash| {
-            (model(hash, 200), write_options(hash), vec(oid(hash), 3))
+        (model, options, oids) in object_format().prop_flat_map(|object_format| {
+            (model(object_format, 200), write_options(object_format), vec(oid(object_format), 3))
         }),
         seeks in seeks(),
     ) {
@@ -241,8 +242,8 @@ proptest! {
 
     #[test]
     fn many_tables(
-        (models, oids) in hash().prop_flat_map(|hash| {
-            (vec((model(hash, 60), write_options(hash)), 0..6), vec(oid(hash), 3))
+        (models, oids) in object_format().prop_flat_map(|object_format| {
+            (vec((model(object_format, 60), write_options(object_format)), 0..6), vec(oid(object_format), 3))
         }),
         seeks in seeks(),
     ) {
@@ -264,7 +265,7 @@ proptest! {
         check_by_oid(&tables, &live, &oids);
         check_without_peeled(&tables, &live);
         let Some((_, options)) = models.first() else {
-            prop_assert!(compact(&tables, true, &WriteOptions::new(HashId::Sha1), vec![]).is_err());
+            prop_assert!(compact(&tables, true, &WriteOptions::new(ObjectFormat::Sha1), vec![]).is_err());
             return Ok(());
         };
         for (drop_tombstones, expected) in [(false, &all), (true, &live)] {
@@ -280,8 +281,8 @@ proptest! {
 
     #[test]
     fn logs_are_found_by_index(
-        model in model(HashId::Sha1, 120),
-        options in write_options(HashId::Sha1),
+        model in model(ObjectFormat::Sha1, 120),
+        options in write_options(ObjectFormat::Sha1),
         seeks in vec((name(), 0..=101_u64), 0..20),
     ) {
         let table = model.table(options);

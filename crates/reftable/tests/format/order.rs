@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use reftable::{HashId, RefCursor, RefRecord, RefValue, Table, WriteOptions, Writer};
+use reftable::{ObjectFormat, RefCursor, RefRecord, RefValue, Table, WriteOptions, Writer};
 
 fn table(names: &[&str]) -> Vec<u8> {
-    let mut options = WriteOptions::new(HashId::Sha1);
+    let mut options = WriteOptions::new(ObjectFormat::Sha1);
     options.block_size = 256;
     let mut writer = Writer::new(Vec::new(), options).unwrap();
     for name in names {

@@ -8,15 +8,17 @@ use super::common::{Entry, Logs, Model, Refs, Value, own_log, own_ref, put_check
 use proptest::collection::vec;
 use proptest::prelude::*;
 use reftable::{
-    BlockInfo, BlockKind, HashId, LogCursor, RefCursor, Result, Salvaged, Table, WriteOptions,
-    check, salvage, salvage_as,
+    BlockInfo, BlockKind, LogCursor, ObjectFormat, RefCursor, Result, Salvaged, Table,
+    WriteOptions, check, salvage, salvage_as,
 };
 
 const BLOCK_SIZES: [u32; 6] = [256, 512, 1000, 1024, 4096, 65536];
-const HASHES: [HashId; 2] = [HashId::Sha1, HashId::Sha256];
+const HASHES: [ObjectFormat; 2] = [ObjectFormat::Sha1, ObjectFormat::Sha256];
 
-fn model(hash: HashId, refs: u32, logs: u32) -> Model {
-    let id = |n: u32| n.wrapping_mul(2_654_435_761).to_be_bytes().repeat(8)[..hash.len()].to_vec();
+fn model(object_format: ObjectFormat, refs: u32, logs: u32) -> Model {
+    let id = |n: u32| {
+        n.wrapping_mul(2_654_435_761).to_be_bytes().repeat(8)[..object_format.raw_len()].to_vec()
+    };
     let name = |n: u32| format!("refs/heads/topic-{n:05}").into_bytes();
     let mut model = Model::default();
     for n in 0..refs {
@@ -43,8 +45,8 @@ fn model(hash: HashId, refs: u32, logs: u32) -> Model {
     model
 }
 
-fn options(hash: HashId, block_size: u32, unpadded: bool) -> WriteOptions {
-    let mut options = WriteOptions::new(hash);
+fn options(object_format: ObjectFormat, block_size: u32, unpadded: bool) -> WriteOptions {
+    let mut options = WriteOptions::new(object_format);
     options.block_size = block_size;
     options.unpadded = unpadded;
     options.max_update_index = 100;
@@ -52,17 +54,17 @@ fn options(hash: HashId, block_size: u32, unpadded: bool) -> WriteOptions {
 }
 
 /// All block sizes and hashes with and without padding: so many refs that they take some blocks.
-fn tables() -> impl Iterator<Item = (String, HashId, Model, Vec<u8>)> {
+fn tables() -> impl Iterator<Item = (String, ObjectFormat, Model, Vec<u8>)> {
     let all = BLOCK_SIZES
         .into_iter()
-        .flat_map(|size| HASHES.map(|hash| (size, hash)))
+        .flat_map(|size| HASHES.map(|object_format| (size, object_format)))
         .flat_map(|it| [(0, false), (0, true), (1, false), (1, true)].map(|how| (it, how)));
-    all.map(|((block_size, hash), (logs, unpadded))| {
+    all.map(|((block_size, object_format), (logs, unpadded))| {
         let refs = (block_size / 8).max(300);
-        let model = model(hash, refs, logs * (refs / 2));
-        let bytes = model.write(options(hash, block_size, unpadded));
-        let what = format!("{hash:?}, {block_size}, unpadded {unpadded}, logs {logs}");
-        (what, hash, model, bytes)
+        let model = model(object_format, refs, logs * (refs / 2));
+        let bytes = model.write(options(object_format, block_size, unpadded));
+        let what = format!("{object_format:?}, {block_size}, unpadded {unpadded}, logs {logs}");
+        (what, object_format, model, bytes)
     })
 }
 
@@ -71,19 +73,19 @@ fn blocks(bytes: &[u8]) -> Vec<BlockInfo> {
     table.blocks().map(Result::unwrap).collect()
 }
 
-fn range(block: &BlockInfo, hash: HashId) -> std::ops::Range<usize> {
+fn range(block: &BlockInfo, object_format: ObjectFormat) -> std::ops::Range<usize> {
     let start = usize::try_from(block.offset).unwrap();
     // Padding is no part of it; log blocks have none.
     let len = match block.kind {
         BlockKind::Log => block.len_on_disk,
         _ => block.len,
     };
-    let header = 20 + 4 * usize::from(hash.version());
+    let header = 20 + 4 * usize::from(object_format.table_version());
     start.max(header)..start + usize::try_from(len).unwrap()
 }
 
-fn footer_len(hash: HashId) -> usize {
-    64 + 4 * usize::from(hash.version())
+fn footer_len(object_format: ObjectFormat) -> usize {
+    64 + 4 * usize::from(object_format.table_version())
 }
 
 /// Makes the header say nothing.
@@ -111,17 +113,17 @@ fn count(blocks: &[BlockInfo]) -> usize {
     blocks.iter().filter(|it| has_records(it.kind)).count()
 }
 
-fn assert_rebuilt(salvaged: &Salvaged, hash: HashId, what: &str) {
-    let table = Table::open(salvaged.rebuild(hash, |_| true).expect(what)).unwrap();
+fn assert_rebuilt(salvaged: &Salvaged, object_format: ObjectFormat, what: &str) {
+    let table = Table::open(salvaged.rebuild(object_format, |_| true).expect(what)).unwrap();
     assert_eq!(check(&table), [], "{what}");
 }
 
 #[test]
 fn all_blocks_are_found_without_a_header() {
-    for (what, hash, model, bytes) in tables() {
+    for (what, object_format, model, bytes) in tables() {
         let blocks = blocks(&bytes);
         assert!(count(&blocks) > 3, "{what}");
-        let footer = bytes.len() - footer_len(hash);
+        let footer = bytes.len() - footer_len(object_format);
         let mut zeroed = without_header(bytes.clone());
         zeroed[footer..].fill(0);
         let mut overwritten = zeroed.clone();
@@ -141,7 +143,7 @@ fn all_blocks_are_found_without_a_header() {
                 .into_iter()
                 .take(if at < 2 { 2 } else { 1 })
             {
-                let salvaged = how(damaged.clone(), hash, 1..=100);
+                let salvaged = how(damaged.clone(), object_format, 1..=100);
                 let what = format!("{what}, {at}");
                 assert_eq!(salvaged.lost, [], "{what}");
                 assert_eq!(salvaged.blocks, count(&blocks), "{what}");
@@ -149,7 +151,7 @@ fn all_blocks_are_found_without_a_header() {
                 assert!(refs == model.refs && logs == model.logs, "{what}");
                 // The records are the same each time.
                 if at < 2 {
-                    assert_rebuilt(&salvaged, hash, &what);
+                    assert_rebuilt(&salvaged, object_format, &what);
                 }
             }
         }
@@ -157,11 +159,16 @@ fn all_blocks_are_found_without_a_header() {
 }
 
 /// Returns the records that are left without those of one block, from the bytes of a sound table.
-fn without(block: &BlockInfo, bytes: &[u8], hash: HashId, model: &Model) -> (Refs, Logs) {
+fn without(
+    block: &BlockInfo,
+    bytes: &[u8],
+    object_format: ObjectFormat,
+    model: &Model,
+) -> (Refs, Logs) {
     let (mut refs, mut logs) = (model.refs.clone(), model.logs.clone());
     // What the block holds is read by the cursors, which say nothing of blocks: they fail at it.
     let mut damaged = bytes.to_vec();
-    damaged[range(block, hash).start] = b'x';
+    damaged[range(block, object_format).start] = b'x';
     let (mut firsts, mut first_logs) = (0, 0);
     if let Ok(table) = Table::open(damaged).map(Arc::new) {
         let mut cursor = RefCursor::new(Arc::clone(&table));
@@ -191,21 +198,21 @@ fn without(block: &BlockInfo, bytes: &[u8], hash: HashId, model: &Model) -> (Ref
 
 #[test]
 fn one_lost_block_is_one_lost_place() {
-    for (what, hash, model, bytes) in tables() {
+    for (what, object_format, model, bytes) in tables() {
         let blocks = blocks(&bytes);
         let some = [0, 1, blocks.len() / 4, blocks.len() / 2, blocks.len() - 1];
         let last_ref = blocks.iter().rposition(|it| it.kind == BlockKind::Ref);
         for at in some.into_iter().chain(last_ref) {
             let block = &blocks[at];
-            let range = range(block, hash);
-            let (refs, logs) = without(block, &bytes, hash, &model);
+            let range = range(block, object_format);
+            let (refs, logs) = without(block, &bytes, object_format, &model);
             let is_data = matches!(block.kind, BlockKind::Ref | BlockKind::Log);
             let middle = range.start.midpoint(range.end);
             for (fill, end) in [(b'x', range.end), (0, range.end), (0, middle)] {
                 let mut damaged = without_both(&bytes);
                 damaged[range.start..end].fill(fill);
                 let what = format!("{what}: block {at} at {range:?}, {fill} to {end}");
-                let salvaged = salvage(damaged, hash, 1..=100);
+                let salvaged = salvage(damaged, object_format, 1..=100);
                 // Zeros behind a block may be padding in part.
                 let place = block.offset..if fill == 0 {
                     range.end as u64
@@ -221,7 +228,7 @@ fn one_lost_block_is_one_lost_place() {
                 );
                 assert!(records(&salvaged) == (refs.clone(), logs.clone()), "{what}");
                 if fill != 0 {
-                    assert_rebuilt(&salvaged, hash, &what);
+                    assert_rebuilt(&salvaged, object_format, &what);
                 }
             }
         }
@@ -230,11 +237,11 @@ fn one_lost_block_is_one_lost_place() {
 
 #[test]
 fn a_block_size_that_is_wrong_costs_no_block() {
-    for (what, hash, model, bytes) in tables() {
+    for (what, object_format, model, bytes) in tables() {
         for size in [0, 1, 4096, 0x00ff_ffff_u32] {
             let mut damaged = bytes[..bytes.len() - 10].to_vec();
             damaged[5..8].copy_from_slice(&size.to_be_bytes()[1..]);
-            let salvaged = salvage(damaged, hash, 1..=100);
+            let salvaged = salvage(damaged, object_format, 1..=100);
             assert!(
                 records(&salvaged) == (model.refs.clone(), model.logs.clone()),
                 "{what}, {size}"
@@ -245,18 +252,18 @@ fn a_block_size_that_is_wrong_costs_no_block() {
 
 #[test]
 fn a_table_that_ends_within_a_block_is_told() {
-    for (what, hash, _, bytes) in tables() {
+    for (what, object_format, _, bytes) in tables() {
         let blocks = blocks(&bytes);
         for at in [blocks.len() / 3, blocks.len() - 1] {
-            let range = range(&blocks[at], hash);
+            let range = range(&blocks[at], object_format);
             let damaged = &without_header(bytes.clone())[..range.end - 5];
-            let salvaged = salvage(damaged.to_vec(), hash, 1..=100);
+            let salvaged = salvage(damaged.to_vec(), object_format, 1..=100);
             assert_eq!(salvaged.lost, [blocks[at].offset], "{what}: {at}");
             assert_eq!(salvaged.blocks, count(&blocks[..at]), "{what}: {at}");
             // The rest was never written: more zeros than a footer has.
             let mut damaged = without_header(bytes.clone());
             damaged[range.start..].fill(0);
-            let salvaged = salvage(damaged, hash, 1..=100);
+            let salvaged = salvage(damaged, object_format, 1..=100);
             let (first, len) = (blocks[at].offset, bytes.len() as u64);
             let told = matches!(salvaged.lost[..], [place] if (first..len).contains(&place));
             assert!(told, "{what}: {at}: {:?}", salvaged.lost);
@@ -274,8 +281,8 @@ fn few_long_names_are_no_lost_blocks() {
                 let value = Value::Direct(vec![7; 20]);
                 model.refs.insert(name.into_bytes(), (1, value));
             }
-            let bytes = model.write(options(HashId::Sha1, block_size, false));
-            let salvaged = salvage(without_both(&bytes), HashId::Sha1, 1..=100);
+            let bytes = model.write(options(ObjectFormat::Sha1, block_size, false));
+            let salvaged = salvage(without_both(&bytes), ObjectFormat::Sha1, 1..=100);
             assert_eq!(salvaged.lost, [], "{block_size}, {len}, {refs}");
             assert_eq!(records(&salvaged).0, model.refs);
         }
@@ -291,10 +298,10 @@ fn a_record_longer_than_the_usual_block_is_written_again() {
         .refs
         .insert(b"refs/heads/a".to_vec(), (1, value.clone()));
     model.refs.insert(name, (1, value));
-    let bytes = model.write(options(HashId::Sha1, 65536, false));
-    let salvaged = salvage(without_both(&bytes), HashId::Sha1, 1..=100);
+    let bytes = model.write(options(ObjectFormat::Sha1, 65536, false));
+    let salvaged = salvage(without_both(&bytes), ObjectFormat::Sha1, 1..=100);
     assert_eq!(records(&salvaged).0, model.refs);
-    assert_rebuilt(&salvaged, HashId::Sha1, "long");
+    assert_rebuilt(&salvaged, ObjectFormat::Sha1, "long");
 }
 
 /// Git's tables and JGit's, with index blocks longer than others, with logs that begin a file, at
@@ -310,7 +317,7 @@ fn tables_of_other_programs_lose_nothing() {
         let what = file.path().display().to_string();
         let bytes = std::fs::read(file.path()).unwrap();
         let table = Arc::new(Table::open(bytes.clone()).unwrap());
-        let hash = table.hash();
+        let object_format = table.object_format();
         let indices = table.min_update_index()..=table.max_update_index();
         let (mut refs, mut logs) = (0, 0);
         let mut cursor = RefCursor::new(Arc::clone(&table));
@@ -322,7 +329,7 @@ fn tables_of_other_programs_lose_nothing() {
             logs += 1;
         }
         for damaged in [without_both(&bytes), without_header(bytes)] {
-            let salvaged = salvage(damaged, hash, indices.clone());
+            let salvaged = salvage(damaged, object_format, indices.clone());
             assert_eq!(salvaged.lost, [], "{what}");
             let (mut found, mut found_logs) = (0, 0);
             salvaged.for_each_ref(|_| found += 1);
@@ -335,21 +342,21 @@ fn tables_of_other_programs_lose_nothing() {
 }
 
 /// Returns where the restart offsets of a ref block are in the file.
-fn restarts(block: &BlockInfo, hash: HashId) -> std::ops::Range<usize> {
-    let end = range(block, hash).end - 2;
+fn restarts(block: &BlockInfo, object_format: ObjectFormat) -> std::ops::Range<usize> {
+    let end = range(block, object_format).end - 2;
     end - 3 * usize::try_from(block.restarts).unwrap()..end
 }
 
 /// Only a search needs restart offsets; whoever lists reads on from record to record.
 #[test]
 fn flawed_restart_offsets_cost_no_record() {
-    for (what, hash, model, bytes) in tables() {
+    for (what, object_format, model, bytes) in tables() {
         let blocks = blocks(&bytes);
         let of_refs = || blocks.iter().filter(|it| it.kind == BlockKind::Ref);
         for flaw in ["the same", "between records", "not the first"] {
             let mut damaged = bytes.clone();
             for block in of_refs() {
-                let table = &mut damaged[restarts(block, hash)];
+                let table = &mut damaged[restarts(block, object_format)];
                 let first = table[..3].to_vec();
                 match flaw {
                     "the same" => table
@@ -360,7 +367,7 @@ fn flawed_restart_offsets_cost_no_record() {
                 }
             }
             let what = format!("{what}, {flaw}");
-            let salvaged = salvage(damaged, hash, 1..=100);
+            let salvaged = salvage(damaged, object_format, 1..=100);
             assert_eq!(salvaged.lost, [], "{what}");
             assert!(
                 records(&salvaged) == (model.refs.clone(), model.logs.clone()),
@@ -372,32 +379,32 @@ fn flawed_restart_offsets_cost_no_record() {
 
 #[test]
 fn a_block_without_restart_offsets_is_read() {
-    for hash in HASHES {
-        let model = model(hash, 5, 0);
-        let mut bytes = model.write(options(hash, 4096, false));
+    for object_format in HASHES {
+        let model = model(object_format, 5, 0);
+        let mut bytes = model.write(options(object_format, 4096, false));
         let block = blocks(&bytes)[0];
-        let restarts = restarts(&block, hash);
+        let restarts = restarts(&block, object_format);
         bytes.drain(restarts.start..restarts.end);
         bytes[restarts.start + 1] = 0;
-        let header = 20 + 4 * usize::from(hash.version());
+        let header = 20 + 4 * usize::from(object_format.table_version());
         bytes[header + 3] -= u8::try_from(restarts.len()).unwrap();
-        let salvaged = salvage(bytes, hash, 1..=100);
+        let salvaged = salvage(bytes, object_format, 1..=100);
         assert_eq!(salvaged.lost, []);
         assert_eq!(records(&salvaged).0, model.refs);
-        assert_rebuilt(&salvaged, hash, "no restarts");
+        assert_rebuilt(&salvaged, object_format, "no restarts");
     }
 }
 
 /// Writes refs of these names in this order, each with a value of its own.
-fn in_disorder(hash: HashId, names: &[&str]) -> Vec<u8> {
+fn in_disorder(object_format: ObjectFormat, names: &[&str]) -> Vec<u8> {
     let mut model = Model::default();
     for n in 0..names.len() {
-        let value = Value::Direct(vec![u8::try_from(n).unwrap(); hash.len()]);
+        let value = Value::Direct(vec![u8::try_from(n).unwrap(); object_format.raw_len()]);
         model
             .refs
             .insert(format!("refs/heads/{n:02}").into_bytes(), (1, value));
     }
-    let mut options = options(hash, 4096, false);
+    let mut options = options(object_format, 4096, false);
     // Each name stands there as a whole.
     options.restart_interval = 1;
     let mut bytes = model.write(options);
@@ -412,11 +419,11 @@ fn in_disorder(hash: HashId, names: &[&str]) -> Vec<u8> {
 
 #[test]
 fn names_out_of_order_are_taken_and_of_two_alike_the_first() {
-    for hash in HASHES {
+    for object_format in HASHES {
         let values = |names: &[&str]| {
-            let salvaged = salvage(in_disorder(hash, names), hash, 1..=100);
+            let salvaged = salvage(in_disorder(object_format, names), object_format, 1..=100);
             assert_eq!(salvaged.lost, [], "{names:?}");
-            assert_rebuilt(&salvaged, hash, "disorder");
+            assert_rebuilt(&salvaged, object_format, "disorder");
             let doubled: Vec<_> = salvaged.doubled().map(<[u8]>::to_vec).collect();
             let values = records(&salvaged)
                 .0
@@ -441,11 +448,11 @@ fn names_out_of_order_are_taken_and_of_two_alike_the_first() {
 /// Where neither the order nor the restart table is right, what decodes may be none.
 #[test]
 fn a_block_with_two_flaws_is_lost() {
-    let hash = HashId::Sha1;
-    let mut bytes = in_disorder(hash, &["a0", "a2", "a1"]);
-    let end = bytes.len() - footer_len(hash);
+    let object_format = ObjectFormat::Sha1;
+    let mut bytes = in_disorder(object_format, &["a0", "a2", "a1"]);
+    let end = bytes.len() - footer_len(object_format);
     bytes[end - 3] ^= 1;
-    let salvaged = salvage(bytes, hash, 1..=100);
+    let salvaged = salvage(bytes, object_format, 1..=100);
     assert!(salvaged.is_empty());
     assert_eq!(salvaged.lost, [0]);
 }
@@ -453,11 +460,11 @@ fn a_block_with_two_flaws_is_lost() {
 /// A table that says that its blocks are smaller than they are: Git reads nothing of it.
 #[test]
 fn a_block_longer_than_the_block_size_is_told_and_written_again() {
-    for hash in HASHES {
-        let model = model(hash, 20, 5);
+    for object_format in HASHES {
+        let model = model(object_format, 20, 5);
         for size in [1, 64, 512_u32] {
-            let mut bytes = model.write(options(hash, 4096, true));
-            let footer = bytes.len() - footer_len(hash);
+            let mut bytes = model.write(options(object_format, 4096, true));
+            let footer = bytes.len() - footer_len(object_format);
             for at in [0, footer] {
                 bytes[at + 5..at + 8].copy_from_slice(&size.to_be_bytes()[1..]);
             }
@@ -465,9 +472,9 @@ fn a_block_longer_than_the_block_size_is_told_and_written_again() {
             let found = check(&Table::open(bytes.clone()).unwrap());
             let told = |it: &reftable::Finding| it.what.contains("longer than the block size");
             assert!(found.first().is_some_and(told), "{size}: {found:?}");
-            let salvaged = salvage(bytes, hash, 1..=100);
+            let salvaged = salvage(bytes, object_format, 1..=100);
             assert!(records(&salvaged) == (model.refs.clone(), model.logs.clone()));
-            assert_rebuilt(&salvaged, hash, "a small block size");
+            assert_rebuilt(&salvaged, object_format, "a small block size");
         }
     }
 }
@@ -483,8 +490,8 @@ proptest! {
         edits in vec((any::<prop::sample::Index>(), 0..300_usize, any::<u8>()), 1..9),
         cut in any::<prop::sample::Index>(),
     ) {
-        let hash = HashId::Sha1;
-        let mut bytes = model(hash, 70, 30).write(options(hash, size, unpadded));
+        let object_format = ObjectFormat::Sha1;
+        let mut bytes = model(object_format, 70, 30).write(options(object_format, size, unpadded));
         let before = count(&blocks(&bytes));
         bytes.truncate(bytes.len() - cut.index(bytes.len() / 4));
         for (at, len, byte) in edits {
@@ -493,10 +500,10 @@ proptest! {
             bytes[at..end].fill(byte);
         }
         let len = bytes.len() as u64;
-        let salvaged = salvage(without_header(bytes), hash, 1..=100);
+        let salvaged = salvage(without_header(bytes), object_format, 1..=100);
         prop_assert!(salvaged.blocks <= before);
         prop_assert!(salvaged.lost.is_sorted_by(|a, b| a < b));
         prop_assert!(salvaged.lost.iter().all(|at| *at < len));
-        assert_rebuilt(&salvaged, hash, "edited");
+        assert_rebuilt(&salvaged, object_format, "edited");
     }
 }

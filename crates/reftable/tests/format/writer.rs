@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::common::{Entry, Model, Value, options, own_log, own_ref};
 use reftable::{
-    BlockKind, ErrorKind, HashId, LogCursor, LogRecord, LogUpdate, LogValue, MergedRefs, RefCursor,
-    RefRecord, RefValue, Table, WriteOptions, Writer, check, compact, refs_by_oid,
+    BlockKind, ErrorKind, LogCursor, LogRecord, LogUpdate, LogValue, MergedRefs, ObjectFormat,
+    RefCursor, RefRecord, RefValue, Table, WriteOptions, Writer, check, compact, refs_by_oid,
 };
 
 const OID: [u8; 20] = [7; 20];
@@ -254,7 +254,7 @@ fn ids_that_the_format_cannot_tell_apart_get_no_object_section() {
     };
     let model = model(100, |n| format!("refs/{n:03}"), |n| Value::Direct(id(n)));
     let table = model.table(WriteOptions {
-        hash: HashId::Sha256,
+        object_format: ObjectFormat::Sha256,
         ..options(256, 16)
     });
     assert_eq!(check(&table), []);
@@ -408,7 +408,7 @@ fn tables_with_different_hashes_are_misuse() {
     let tables = [
         sha1.table(options(0, 0)),
         sha256.table(WriteOptions {
-            hash: HashId::Sha256,
+            object_format: ObjectFormat::Sha256,
             ..options(0, 0)
         }),
     ];

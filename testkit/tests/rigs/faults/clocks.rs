@@ -100,7 +100,7 @@ const SHARED: Format = Format::REFTABLE_SHA1;
 /// Makes such a place, with nothing in it.
 fn shared_place() -> (SimSystem, World) {
     let (system, world) = (SimSystem::new(3), World::new(3, Faults::NONE));
-    Register::init(&world.client(0), &system, SHARED.our_objects(), 1).expect("no fault");
+    Register::init(&world.client(0), &system, SHARED.objects, 1).expect("no fault");
     (system, world)
 }
 
@@ -122,7 +122,7 @@ fn a_shared_place_that_is_not_there_is_given_up_in_time() {
         })));
         let register = Register::open(place, Arc::new(system.process(1)), Settings::default());
         let register = Arc::new(register.expect("no fault"));
-        let options = ours::simulated(SHARED.our_objects());
+        let options = ours::simulated(SHARED.objects);
         let store = Store::open_shared(register, Arc::new(NoObjects), options).expect("no fault");
         system.set_clock_always(seconds);
         let begun = system.elapsed();
@@ -151,7 +151,7 @@ fn what_is_known_of_a_shared_place_grows_old_whatever_the_clock_says() {
         };
         let reads = open(1);
         let first = reads.current(Freshness::Fresh).expect("no fault");
-        let options = ours::simulated(SHARED.our_objects());
+        let options = ours::simulated(SHARED.objects);
         let store = Store::open_shared(open(2), Arc::new(NoObjects), options).expect("no fault");
         commit(&store, vec![symbolic("refs/x", "refs/heads/main")]).expect("no fault");
         system.set_clock(seconds);

@@ -101,12 +101,12 @@ impl Process {
 
     fn with(system: Arc<dyn System>, format: Format, adjust: fn(&mut Options)) -> Process {
         let open = |layout| {
-            let mut options = ours::simulated(format.our_objects());
+            let mut options = ours::simulated(format.objects);
             // Room for values so long that a few of them make a large table.
             options.reftable.block_size = 64 << 10;
             // What takes the locks of refs in one object format takes those of directories in the
             // other one.
-            if format.our_objects() == ObjectFormat::Sha256 {
+            if format.objects == ObjectFormat::Sha256 {
                 options.directory_lock_min = 2;
             }
             adjust(&mut options);
@@ -686,7 +686,7 @@ impl Case {
     /// if there are fewer. Which hash names the objects makes so little difference that few are
     /// enough for the second one.
     fn points(&self, most: u64) -> impl Iterator<Item = u64> + use<> {
-        let is_first = self.format.our_objects() == ObjectFormat::Sha1;
+        let is_first = self.format.objects == ObjectFormat::Sha1;
         let most = if is_first { most } else { 15 };
         let step = usize::try_from(1 + self.ops / most).expect("not many");
         (0..=self.ops).rev().step_by(step)

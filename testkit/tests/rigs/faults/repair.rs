@@ -248,7 +248,7 @@ fn every_damage(format: Format, each: impl Fn(&Damaged, u64)) {
 
 /// How many points to try in a format: few in the one that differs in the length of ids alone.
 fn most(format: Format) -> u64 {
-    match format.our_objects() {
+    match format.objects {
         ObjectFormat::Sha1 => budget("REFDB_REPAIR_POINTS", SHORT),
         ObjectFormat::Sha256 => 1,
     }

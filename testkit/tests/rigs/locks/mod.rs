@@ -227,13 +227,13 @@ impl World {
         let linked = LINKED.map(|id| Layout::linked(format!("{GIT_DIR}/worktrees/{id}"), GIT_DIR));
         let layouts = [Layout::main(GIT_DIR)].into_iter().chain(linked);
         let open = |layout| {
-            let mut options = ours::simulated(format.our_objects());
+            let mut options = ours::simulated(format.objects);
             // Longer than everything takes together: who gives up has waited for himself.
             let timeout = LockTimeout::from_millis(60_000);
             options.files_ref_lock_timeout = timeout;
             options.packed_refs_timeout = timeout;
             options.reftable.lock_timeout = timeout;
-            if format.our_objects() == ObjectFormat::Sha256 {
+            if format.objects == ObjectFormat::Sha256 {
                 options.directory_lock_min = 2;
             }
             let system = Arc::clone(&system);

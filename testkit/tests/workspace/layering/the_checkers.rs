@@ -119,42 +119,42 @@ fn find_imports_that_go_up() {
     assert_eq!(
         faults(
             "backend.rs",
-            "use crate::{\n    name,\n    store::{Store},\n};\n"
+            "use crate::{\n    error,\n    store::{Store},\n};\n"
         ),
         up
     );
-    assert_eq!(faults("name.rs", "fn f() -> crate::store::Store {}\n"), up);
+    assert_eq!(faults("error.rs", "fn f() -> crate::store::Store {}\n"), up);
     assert_eq!(
-        faults("name.rs", "use crate::Store;\n"),
+        faults("error.rs", "use crate::Store;\n"),
         ["imports upward: Store"]
     );
     assert_eq!(
-        faults("oid.rs", "use crate::system;\n"),
+        faults("reflog.rs", "use crate::system;\n"),
         ["imports upward: system"]
     );
     assert_eq!(
-        faults("name.rs", "use super::*;\n"),
+        faults("error.rs", "use super::*;\n"),
         ["crate::* is in no layer"]
     );
 }
 
 #[test]
 fn accept_imports_that_go_down() {
-    let down = "use crate::{name::{self, RefName as Name}, error};\nuse super::overlay::*;\n";
+    let down = "use crate::{error::{self, Error as Failed}, reflog};\nuse super::overlay::*;\n";
     assert_eq!(
         faults("backend/files/session.rs", down),
         Vec::<String>::new()
     );
     let link = "//! See [`crate::store::Store`].\nuse $crate::store;\n";
-    assert_eq!(faults("name.rs", link), Vec::<String>::new());
+    assert_eq!(faults("error.rs", link), Vec::<String>::new());
     let tests = "fn f() {}\n\n#[cfg(test)]\nmod tests {\n    use crate::store::Store;\n}\n";
-    assert_eq!(faults("name.rs", tests), Vec::<String>::new());
+    assert_eq!(faults("error.rs", tests), Vec::<String>::new());
 }
 
 #[test]
 fn find_a_module_without_a_layer() {
     assert_eq!(faults("new.rs", ""), ["the module new has no layer"]);
-    let unknown = faults("name.rs", "use crate::new::New;\n");
+    let unknown = faults("error.rs", "use crate::new::New;\n");
     assert_eq!(unknown, ["crate::new::New is in no layer"]);
 }
 

@@ -50,6 +50,12 @@ impl From<Failure> for Trouble {
     }
 }
 
+impl From<refdb::InvalidName> for Trouble {
+    fn from(error: refdb::InvalidName) -> Self {
+        refdb::Error::from(error).into()
+    }
+}
+
 impl From<refdb::Error> for Trouble {
     fn from(error: refdb::Error) -> Self {
         let kind = match error.kind() {

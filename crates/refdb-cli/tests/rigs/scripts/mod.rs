@@ -177,7 +177,7 @@ fn difference(fixture: &Fixture, script: &Script, needed: &mut Needed) -> Option
             (Path::new(env!("CARGO_BIN_EXE_refdb")), &ours),
         ]
         .map(|(program, repo)| answer(program, call, fixture, repo));
-        deeds.note(call, &expected.stdout, &format.objects.zero());
+        deeds.note(call, &expected.stdout, &format.zero());
         // Where packed-refs cannot be read, hooks may have been told before.
         hooks_differ |= expected.stderr.contains("packed-refs: ");
         // Of a rejected edit Git tells hooks in `reftable` by the name of the ref behind it.

@@ -12,8 +12,8 @@ use refdb::objects::{Objects, Peeled};
 use refdb::shared::TableKey;
 use refdb::shared::head::{DROPPED_MAX, Dropped, INLINE_LEN_MAX, TABLES_MAX, TableEntry, checksum};
 use refdb::system::Bytes;
-use refdb::{Error, ErrorKind, ObjectFormat, ObjectId, Result, Target};
-use reftable::{HashId, MergedRefs, RefRecord, RefValue, Table, WriteOptions, Writer};
+use refdb::{Error, ErrorKind, ObjectId, Result, Target};
+use reftable::{MergedRefs, RefRecord, RefValue, Table, WriteOptions, Writer};
 
 use super::{StoreMeans, StorePlan};
 use crate::repair::OF_NEWER_TABLES;
@@ -30,13 +30,6 @@ struct Member {
 }
 
 impl StorePlan<'_> {
-    fn hash(&self) -> HashId {
-        match self.base.object_format {
-            ObjectFormat::Sha1 => HashId::Sha1,
-            ObjectFormat::Sha256 => HashId::Sha256,
-        }
-    }
-
     fn key(&self, min: u64, max: u64) -> TableKey {
         TableKey {
             epoch: Some(self.base.epoch + 1),
@@ -159,10 +152,10 @@ impl StorePlan<'_> {
         means: &StoreMeans,
         dropped: &mut BTreeMap<Vec<u8>, Target>,
     ) -> Result<Option<Bytes>> {
-        let mut found = reftable::salvage(content.to_vec(), self.hash(), min..=max);
+        let mut found = reftable::salvage(content.to_vec(), self.base.object_format, min..=max);
         let (first, last) = (found.min_update_index, found.max_update_index);
         if first < min || last > max || first > last || found.is_empty() {
-            found = reftable::salvage_as(content.to_vec(), self.hash(), min..=max);
+            found = reftable::salvage_as(content.to_vec(), self.base.object_format, min..=max);
         }
         let lost = found.lost.len();
         let mut what = match (found.is_empty(), lost) {
@@ -206,7 +199,7 @@ impl StorePlan<'_> {
             ));
         }
         let keep = |record: RefRecord<'_>| !bad.contains(record.name);
-        let rebuilt = found.rebuild(self.hash(), keep);
+        let rebuilt = found.rebuild(self.base.object_format, keep);
         rebuilt
             .map(|content| Some(Bytes::from(content)))
             .map_err(|error| Error::corrupt_with(Path::new(name), error, None))
@@ -291,7 +284,7 @@ impl StorePlan<'_> {
         objects: &dyn Objects,
         index: u64,
     ) -> Result<Bytes> {
-        let mut options = WriteOptions::new(self.hash());
+        let mut options = WriteOptions::new(self.base.object_format);
         (options.min_update_index, options.max_update_index) = (index, index);
         let failed = |error| Error::corrupt_with(Path::new("the new table"), error, None);
         let mut writer = Writer::new(Vec::new(), options).map_err(failed)?;

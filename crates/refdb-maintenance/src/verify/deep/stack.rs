@@ -12,7 +12,7 @@ use refdb::internals::{
 use refdb::name::{FormatOptions, is_well_formed};
 use refdb::system::{Bytes, DirEntry, FileKind};
 use refdb::{ObjectFormat, ObjectId, Result};
-use reftable::{HashId, LogCursor, MergedLogs, MergedRefs, RefValue, Table};
+use reftable::{LogCursor, MergedLogs, MergedRefs, RefValue, Table};
 
 use super::{Deep, Repair, Seen, Severity, Source, Value, condition, no_file, unreadable};
 
@@ -55,10 +55,7 @@ impl Deep<'_> {
             self.error(&list_path, None, what, Repair::RebuildList);
             return Ok(());
         };
-        let hash = match self.repository.object_format() {
-            ObjectFormat::Sha1 => HashId::Sha1,
-            ObjectFormat::Sha256 => HashId::Sha256,
-        };
+        let format = self.repository.object_format();
         let mut opened = Opened {
             contents,
             ..Opened::default()
@@ -73,7 +70,7 @@ impl Deep<'_> {
             return Ok(());
         }
         for line in content.split_inclusive(|&byte| byte == b'\n') {
-            self.listed(&dir, line, at, hash, &mut opened)?;
+            self.listed(&dir, line, at, format, &mut opened)?;
             at += line.len();
         }
         self.folder(&dir, &content, &opened)?;
@@ -152,7 +149,7 @@ impl Deep<'_> {
         dir: &Path,
         line: &[u8],
         at: usize,
-        hash: HashId,
+        format: ObjectFormat,
         opened: &mut Opened,
     ) -> Result<()> {
         let list_path = dir.join("tables.list");
@@ -169,7 +166,7 @@ impl Deep<'_> {
             Some(name) if !opened.listed.insert(name.to_owned()) => {
                 bad("the table is listed twice")
             }
-            Some(name) => return self.table(dir, name, hash, at, opened),
+            Some(name) => return self.table(dir, name, format, at, opened),
         };
         self.error(&list_path, at, what, repair);
         Ok(())
@@ -179,7 +176,7 @@ impl Deep<'_> {
         &mut self,
         dir: &Path,
         name: &str,
-        hash: HashId,
+        format: ObjectFormat,
         line: Option<u64>,
         opened: &mut Opened,
     ) -> Result<()> {
@@ -221,7 +218,7 @@ impl Deep<'_> {
             let what = format!("{}: {}", found.section, found.what);
             self.error(&path, Some(found.offset), what, Repair::RebuildTable);
         }
-        if table.hash() != hash {
+        if table.object_format() != format {
             let what = "the table is of another object format";
             self.error(&path, Some(4), what, Repair::RebuildList);
             return Ok(());

@@ -11,6 +11,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use refdb_names::RefName;
+
 use super::Files;
 use super::bars::fits;
 use super::new_names::being_migrated;
@@ -19,7 +21,6 @@ use crate::backend::Refusal;
 use crate::commit::{LockFile, LockOptions};
 use crate::error::{Error, ErrorKind, Reason, Result};
 use crate::layout::Place;
-use crate::name::RefName;
 use crate::options::LockTimeout;
 use crate::system::beside::both;
 use crate::system::dirs::{self, is_in, middle, parent};

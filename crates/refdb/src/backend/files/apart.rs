@@ -19,6 +19,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use refdb_names::RefName;
+use refdb_names::internals::name_from_disk;
+use refdb_names::name::is_per_worktree;
+
 use super::Files;
 use super::packed::Snapshot;
 use super::publish::{Assigned, BATCH_MIN};
@@ -26,7 +30,6 @@ use super::session::{FilesSession, Held, blocked_by, name_conflict};
 use crate::backend::Locked;
 use crate::commit::{LockFile, lock_path};
 use crate::error::{Error, Result};
-use crate::name::{RefName, is_per_worktree};
 use crate::system::beside::both;
 use crate::system::dirs::{is_in, middle};
 use crate::system::find::last_byte;
@@ -306,7 +309,7 @@ pub(super) fn names_above<'n>(names: &[RefName<'n>]) -> Vec<RefName<'n>> {
         for slash in slashes.map(|(at, _)| common + at) {
             // There is no ref of the first part alone.
             if slash > b"refs".len() {
-                parents.push(RefName::from_disk(name.get(..slash).unwrap_or_default()));
+                parents.push(name_from_disk(name.get(..slash).unwrap_or_default()));
             }
         }
         before = name;
@@ -347,7 +350,7 @@ mod tests {
             "refs/b/c/f",
             "refs/b/c/g/h",
         ];
-        let names = names.map(|name| RefName::from_disk(name.as_bytes()));
+        let names = names.map(|name| name_from_disk(name.as_bytes()));
         let mut found = names_above(&names);
         found.sort();
         let found: Vec<String> = found.iter().map(ToString::to_string).collect();

@@ -17,12 +17,15 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use refdb_names::RefName;
+use refdb_names::internals::name_from_disk;
+use refdb_names::name::is_per_worktree;
+
 use super::Files;
 use super::packed::Snapshot;
 use super::publish::BATCH_MIN;
 use super::session::{FilesSession, Held};
 use crate::commit::{LockFile, LockOptions, is_barrier};
-use crate::name::{RefName, is_per_worktree};
 use crate::options::LockTimeout;
 use crate::system::{FileKind, bytes_to_path};
 
@@ -134,11 +137,7 @@ impl Bars {
             parts.extend(names.get(done..range.start));
             let inner = names.get(range.start).map(|name| name.as_bytes());
             let len = dir.len().saturating_sub(1);
-            dirs.extend(
-                inner
-                    .and_then(|name| name.get(..len))
-                    .map(RefName::from_disk),
-            );
+            dirs.extend(inner.and_then(|name| name.get(..len)).map(name_from_disk));
             done = range.end;
         }
         parts.extend(names.get(done..));
@@ -250,7 +249,7 @@ impl FilesSession {
             if count < wanted.names_min || is_per_worktree(name) {
                 continue;
             }
-            let child_name = RefName::from_disk(child.strip_suffix(b"/").unwrap_or(child));
+            let child_name = name_from_disk(child.strip_suffix(b"/").unwrap_or(child));
             let Ok((_, path)) = self.files.path(child_name) else {
                 // What is wrong with the name is told when a lock is taken of it.
                 continue;
@@ -329,10 +328,10 @@ mod tests {
     use crate::backend::{Backend, Locked, NewValue, Plan, Published, Refusal, Session, Write};
     use crate::error::Reason;
     use crate::layout::Layout;
-    use crate::oid::{ObjectFormat, ObjectId};
     use crate::options::Options;
     use crate::reflog::Signature;
     use crate::system::System;
+    use refdb_names::oid::{ObjectFormat, ObjectId};
     use refdb_simulation::SimSystem;
 
     const PULLS: [&str; 3] = ["refs/pull/1/head", "refs/pull/1/merge", "refs/pull/2/head"];
@@ -361,7 +360,7 @@ mod tests {
     }
 
     fn name(text: &str) -> RefName<'_> {
-        RefName::from_disk(text.as_bytes())
+        name_from_disk(text.as_bytes())
     }
 
     /// Locks names, sorted, and gives why some are refused.

@@ -12,6 +12,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use refdb_names::RefName;
+use refdb_names::internals::owned_from_disk;
 use reftable::short;
 
 use super::apart::is_shared;
@@ -21,7 +23,6 @@ use crate::backend::bulk::{Bulk, BulkOptions, Frozen, LogMark, Mark, NewLog};
 use crate::backend::maintained::Maintained;
 use crate::backend::{LogOrder, NewValue};
 use crate::error::{Error, ErrorKind, Result};
-use crate::name::{RefName, RefNameBuf};
 use crate::reflog::LogEntry;
 use crate::system::WriteFile;
 use crate::system::dirs;
@@ -296,9 +297,7 @@ impl Maintained for FilesBackend {
         // What is packed after it was listed as loose changes packed-refs.
         let loose = overlay::list(&self.files, b"")?.into_iter();
         Ok(Mark {
-            single: loose
-                .map(|found| RefNameBuf::from_disk(found.name))
-                .collect(),
+            single: loose.map(|found| owned_from_disk(found.name)).collect(),
             together: self.files.packed.state()?,
             has_logs: false,
         })

@@ -6,6 +6,8 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use refdb_names::RefName;
+
 use super::apart::{bar_one, is_shared};
 use super::forwards::Forwards;
 use super::loose::{self, Loose};
@@ -14,7 +16,6 @@ use super::session::{FilesSession, Held};
 use super::{Files, unpeeled};
 use crate::backend::{Refusal, Value};
 use crate::error::{Reason, io_text};
-use crate::name::RefName;
 use crate::system::beside::both;
 use crate::system::dirs::{middle, parent};
 use crate::system::{FileKind, bytes_to_path, remove_empty_tree};

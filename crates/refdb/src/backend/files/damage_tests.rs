@@ -1,9 +1,9 @@
 //! Whatever is on the disk, reading it ends, and ends with refs or with an error.
 
 use proptest::prelude::*;
+use refdb_names::{ObjectFormat, ObjectId};
 
 use super::*;
-use crate::oid::{ObjectFormat, ObjectId};
 use crate::system::Bytes;
 use packed::Snapshot;
 use packed_cursor::PackedCursor;

@@ -16,6 +16,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use refdb_names::ObjectId;
+use refdb_names::name::is_root_ref;
+
 use super::Files;
 use super::packed_cursor::PackedCursor;
 use crate::backend::bulk::{Frozen, Locks};
@@ -23,8 +26,6 @@ use crate::backend::cursor::Cursor;
 use crate::commit::Entry;
 use crate::commit::entries::{FREEZE, is_frozen};
 use crate::error::{Error, ErrorKind, Result};
-use crate::name::{is_pseudoref, is_root_ref, is_root_ref_syntax};
-use crate::oid::ObjectId;
 use crate::system::{DirEntry, FileKind, bytes_to_path};
 
 /// Root refs that Git writes, whether they are there or not.
@@ -104,7 +105,7 @@ impl FrozenFiles {
         let mut names: Vec<Vec<u8>> = ROOT_REFS.iter().map(|name| name.to_vec()).collect();
         for entry in self.entries(self.base())?.unwrap_or_default() {
             let name = entry.name.strip_suffix(b".lock").unwrap_or(&entry.name);
-            let is_ref = is_root_ref(name) && is_root_ref_syntax(name) && !is_pseudoref(name);
+            let is_ref = is_root_ref(name);
             if is_ref && entry.kind != FileKind::Directory {
                 names.push(name.to_vec());
             }

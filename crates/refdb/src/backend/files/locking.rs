@@ -7,6 +7,8 @@
 use std::collections::HashSet;
 use std::io;
 
+use refdb_names::{RefName, RefNameBuf};
+
 use super::acquire::NotTaken;
 use super::apart::{is_shared, names_above};
 use super::current::Current;
@@ -16,7 +18,6 @@ use super::session::FilesSession;
 use crate::backend::{Locked, Refusal};
 use crate::commit::lock_path;
 use crate::error::Result;
-use crate::name::{RefName, RefNameBuf};
 use crate::options::LockTimeout;
 use crate::system::beside::{HALVES_MIN, both};
 use crate::system::dirs::KnownDirs;

@@ -10,6 +10,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
+use refdb_names::internals::owned_from_disk;
+use refdb_names::name::{FormatOptions, is_per_worktree, is_well_formed};
+use refdb_names::{ObjectFormat, ObjectId, RefName, RefNameBuf};
 use reftable::short::common_prefix;
 
 use super::seen::Longer;
@@ -17,8 +20,6 @@ use super::{Files, may_be_path};
 use crate::backend::LogOrder;
 use crate::commit::{Becomes, View};
 use crate::error::{Error, Result};
-use crate::name::{FormatOptions, RefName, RefNameBuf, is_per_worktree, is_well_formed};
-use crate::oid::{ObjectFormat, ObjectId};
 use crate::reflog::{LogEntry, Signature};
 use crate::system::find::{byte, last_byte};
 use crate::system::{FileKind, ReadFile, Tree, WHOLE_MAX};
@@ -225,7 +226,7 @@ impl Files {
             let is_log = leaf.kind == FileKind::File
                 && is_well_formed(leaf.last_name(), FormatOptions::ONE_LEVEL);
             if is_log && is_meant(&leaf.name) {
-                names.push(RefNameBuf::from_disk(leaf.name));
+                names.push(owned_from_disk(leaf.name));
             }
         }
         Ok(())

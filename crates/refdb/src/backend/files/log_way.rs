@@ -13,10 +13,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use refdb_names::RefName;
+
 use super::{Files, log};
 use crate::commit::{Entry, suffixed, sweep, take_over};
 use crate::error::{Error, ErrorKind, Message, Result, Role, io_text};
-use crate::name::RefName;
 use crate::system::{FileKind, Tree, remove_empty_tree};
 
 impl Files {
@@ -134,12 +135,12 @@ mod tests {
     use crate::commit::{Holder, Home, LockFile, LockOptions};
     use crate::layout::Layout;
     use crate::objects::NoObjects;
-    use crate::oid::{ObjectFormat, ObjectId};
     use crate::options::Options;
     use crate::store::Store;
     use crate::system::System;
     use crate::transaction::Edit;
     use crate::{LogOrder, RefFormat};
+    use refdb_names::oid::{ObjectFormat, ObjectId};
     use refdb_simulation::SimSystem;
 
     fn oid(digit: char) -> ObjectId {

@@ -6,6 +6,8 @@ use std::io;
 use std::path::Path;
 use std::sync::PoisonError;
 
+use refdb_names::{RefName, RefNameBuf};
+
 use super::Files;
 use super::log;
 use super::publish::LogAppend;
@@ -13,7 +15,6 @@ use super::session::FilesSession;
 use crate::backend::{Fate, Judge, LogChange, LogOrder};
 use crate::commit::{LockFile, LockOptions, MANY_MIN, between, refused, sweep};
 use crate::error::{Error, ErrorKind, Result};
-use crate::name::{RefName, RefNameBuf};
 use crate::options::LockTimeout;
 use crate::reflog::LogEntry;
 use crate::system::FileKind;

@@ -8,12 +8,13 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use refdb_names::internals::name_from_disk;
+use refdb_names::name::{FormatOptions, is_well_formed};
+use refdb_names::{ObjectFormat, ObjectId, RefName, Target};
+
 use crate::commit::entries;
-use crate::name::{FormatOptions, RefName, is_well_formed};
-use crate::oid::{ObjectFormat, ObjectId};
 use crate::reflog::is_space;
 use crate::system::{FileKind, System};
-use crate::target::Target;
 
 /// A file longer than this is no ref, whatever it starts with.
 const LEN_MAX: usize = 1 << 20;
@@ -119,7 +120,7 @@ fn read_link(system: &dyn System, path: &Path) -> io::Result<Link> {
     let text = text.as_os_str().as_bytes();
     let is_ref = text.starts_with(b"refs/") && is_well_formed(text, FormatOptions::FULL);
     Ok(match is_ref {
-        true => Link::Ref(Target::Symbolic(RefName::from_disk(text).to_owned())),
+        true => Link::Ref(Target::Symbolic(name_from_disk(text).to_owned())),
         false => Link::Other,
     })
 }
@@ -141,7 +142,7 @@ pub fn parse(content: &[u8], format: ObjectFormat) -> Option<Target> {
         // deleted and written like any other symref.
         let start = rest.iter().position(|&byte| !is_space(byte));
         let target = start.map_or(&b""[..], |start| &rest[start..]);
-        return Some(Target::Symbolic(RefName::from_disk(target).to_owned()));
+        return Some(Target::Symbolic(name_from_disk(target).to_owned()));
     }
     let (hex, rest) = content.split_at_checked(format.hex_len())?;
     if rest.first().is_some_and(|&byte| !is_space(byte)) {
@@ -175,7 +176,7 @@ mod tests {
     }
 
     fn symref(name: &[u8]) -> Option<Target> {
-        Some(Target::Symbolic(RefName::from_disk(name).to_owned()))
+        Some(Target::Symbolic(name_from_disk(name).to_owned()))
     }
 
     #[test]

@@ -8,6 +8,8 @@
 
 use std::sync::Arc;
 
+use refdb_names::RefName;
+
 use super::Files;
 use super::session::FilesSession;
 use crate::backend::migration::{MIGRATION, is_migrating};
@@ -15,7 +17,6 @@ use crate::backend::{Locked, RefFormat, Refusal};
 use crate::commit::Look;
 use crate::commit::entries::is_frozen;
 use crate::error::{ErrorKind, Reason, Result};
-use crate::name::RefName;
 use crate::options::LockTimeout;
 
 /// What a session knows of a migration.
@@ -146,8 +147,8 @@ impl FilesSession {
 
 /// Says why a new name cannot be had.
 pub(super) fn being_migrated() -> Refusal {
-    Refusal {
-        reason: Reason::CreateExists,
-        message: "the refs are being migrated to another format; try again".into(),
-    }
+    Refusal::new(
+        Reason::CreateExists,
+        "the refs are being migrated to another format; try again",
+    )
 }

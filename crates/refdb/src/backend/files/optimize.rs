@@ -9,6 +9,10 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use refdb_names::internals::name_from_disk;
+use refdb_names::name::{FormatOptions, is_per_worktree, is_well_formed};
+use refdb_names::{ObjectId, Target};
+
 use super::Files;
 use super::directories::EmptyDirs;
 use super::loose::{self, Loose};
@@ -19,11 +23,8 @@ use crate::backend::OptimizeOptions;
 use crate::commit::{Holder, LockFile, LockOptions, refused, sweep, take_over};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hook::{self, Hook, Step};
-use crate::name::{FormatOptions, RefName, is_per_worktree, is_well_formed};
 use crate::objects::{Objects, Peeled};
-use crate::oid::ObjectId;
 use crate::options::LockTimeout;
-use crate::target::Target;
 
 /// Packs the loose refs that the options include.
 ///
@@ -50,7 +51,7 @@ pub(super) fn optimize(files: &Arc<Files>, options: &OptimizeOptions<'_>) -> Res
     let mut lines = Vec::new();
     if let Some(hook) = hook {
         for (name, value) in &packed {
-            hook::push_line(&mut lines, null, value.oid, RefName::from_disk(name));
+            hook::push_line(&mut lines, null, value.oid, name_from_disk(name));
         }
         hook::ask_or_abort(hook, Step::Preparing, &lines)?;
     }
@@ -115,7 +116,7 @@ fn packable(found: &LooseRef, options: &OptimizeOptions<'_>) -> Option<ObjectId>
     };
     let name = &found.name;
     let shared = !is_per_worktree(name) && is_well_formed(name, FormatOptions::FULL);
-    let included = shared && !oid.is_null() && (options.include)(RefName::from_disk(name));
+    let included = shared && !oid.is_null() && (options.include)(name_from_disk(name));
     included.then_some(oid)
 }
 
@@ -147,7 +148,7 @@ fn to_pack(files: &Files, options: &OptimizeOptions<'_>) -> Result<Vec<(Vec<u8>,
         };
         let peeled = match options.objects.peel(oid)? {
             Peeled::Missing => {
-                let name = RefName::from_disk(&found.name);
+                let name = name_from_disk(&found.name);
                 let message = format!("{name} does not point to a valid object!");
                 (options.warn)(Error::new(ErrorKind::BrokenRef, message));
                 continue;
@@ -184,7 +185,7 @@ fn prune(
     for (name, value) in packed.iter().rev() {
         if let Some(hook) = hook {
             line.clear();
-            hook::push_line(&mut line, value.oid, null, RefName::from_disk(name));
+            hook::push_line(&mut line, value.oid, null, name_from_disk(name));
             hook::ask_or_abort(hook, Step::Preparing, &line)?;
         }
         let may_go = || {
@@ -241,7 +242,7 @@ impl Locks<'_> {
         oid: ObjectId,
         may_go: &dyn Fn() -> Result<()>,
     ) -> Result<bool> {
-        let ref_name = RefName::from_disk(name);
+        let ref_name = name_from_disk(name);
         let (_, path) = self.files.path(ref_name)?;
         let system = self.files.system.as_ref();
         match self.acquire(&path) {
@@ -287,7 +288,7 @@ impl Locks<'_> {
             if self.free_above.iter().any(|free| free == name) {
                 continue;
             }
-            if self.files.is_locked(RefName::from_disk(name))? {
+            if self.files.is_locked(name_from_disk(name))? {
                 return Ok(false);
             }
             self.free_above.push(name.to_vec());

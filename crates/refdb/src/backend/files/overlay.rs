@@ -10,6 +10,9 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use refdb_names::internals::name_from_disk;
+use refdb_names::name::{FormatOptions, is_root_ref, is_well_formed};
+use refdb_names::{ObjectId, RefName, Target, TargetRef};
 use reftable::short::has_prefix;
 
 use super::loose::{self, Loose};
@@ -21,11 +24,8 @@ use crate::backend::cursor::{Cursor, Look, RefRecord, least};
 use crate::backend::tags::Wanted;
 use crate::commit::Entry;
 use crate::error::{Error, Result};
-use crate::name::{FormatOptions, RefName, is_root_ref, is_well_formed};
-use crate::oid::ObjectId;
 use crate::system::beside::{BATCH, HALVES_MIN, both};
 use crate::system::{DirEntry, FileKind, bytes_to_path};
-use crate::target::{Target, TargetRef};
 
 /// The directories of per-worktree refs, which a linked worktree has for itself.
 const PER_WORKTREE_DIRS: [&[u8]; 3] = [b"bisect", b"rewritten", b"worktree"];
@@ -196,7 +196,7 @@ impl Cursor for Overlay {
             Current::Loose(index) => self.loose(index).map(|found| found.name.as_slice()),
             _ => self.packed.as_ref().and_then(PackedCursor::present),
         };
-        RefName::from_disk(name.expect("advance returned true"))
+        name_from_disk(name.expect("advance returned true"))
     }
 
     fn record(&self) -> RefRecord<'_> {
@@ -214,7 +214,7 @@ impl Cursor for Overlay {
             _ => TargetRef::Direct(self.null),
         };
         RefRecord {
-            name: RefName::from_disk(&found.name),
+            name: name_from_disk(&found.name),
             target,
             peeled: None,
             packed: false,
@@ -416,7 +416,7 @@ pub const TOO_MANY_LINKED: &str = "links lead to more than 10000 directories of 
 impl Walk<'_> {
     /// Finds the refs in the directory `dir`, a name with a slash at the end, and below it.
     fn dir(&mut self, dir: &[u8]) -> Result<()> {
-        let (place, bare) = self.files.layout.locate(RefName::from_disk(dir));
+        let (place, bare) = self.files.layout.locate(name_from_disk(dir));
         let base = self.files.layout.dir(&place).to_owned();
         let path = base.join(bytes_to_path(bare.as_bytes()));
         let mut entries = entries(self.files, &path)?;

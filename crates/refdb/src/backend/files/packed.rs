@@ -14,16 +14,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bstr::ByteSlice;
+use refdb_names::internals::first_byte;
+use refdb_names::{ObjectFormat, ObjectId, Target};
 
 pub(super) use super::forwards::Forwards;
 use crate::backend::Value;
 use crate::backend::tags::Untold;
 use crate::error::{Error, ErrorKind, Result, io_text};
-use crate::oid::{ObjectFormat, ObjectId, first_byte};
 use crate::reflog::is_space;
 use crate::system::find::{byte, last_byte};
 use crate::system::{Bytes, FileId, FileKind, MAP_MIN, Stat, System};
-use crate::target::Target;
 
 /// How every header starts.
 pub const HEADER: &[u8] = b"# pack-refs with: ";

@@ -3,17 +3,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use refdb_names::internals::name_from_disk;
+use refdb_names::name::{FormatOptions, goes_on_plainly, is_per_worktree, is_safe, is_well_formed};
+use refdb_names::{ObjectId, TargetRef};
 use reftable::short::{self, has_prefix};
 
 use super::packed::{FirstBytes, Snapshot};
 use super::rewrite::out_of_order;
 use crate::backend::cursor::{Cursor, Look, RefRecord};
 use crate::error::Result;
-use crate::name::{
-    FormatOptions, RefName, goes_on_plainly, is_per_worktree, is_safe, is_well_formed,
-};
-use crate::oid::ObjectId;
-use crate::target::TargetRef;
 
 /// Walks over the records of a snapshot, which it owns.
 #[derive(Debug)]
@@ -250,7 +248,7 @@ impl Cursor for PackedCursor {
         let current = self.current.as_ref().expect("advance returned true");
         let broken = current.bad_name || current.oid.is_null();
         RefRecord {
-            name: RefName::from_disk(self.snapshot.slice(&current.name)),
+            name: name_from_disk(self.snapshot.slice(&current.name)),
             target: TargetRef::Direct(if broken { self.null } else { current.oid }),
             peeled: current.peeled.filter(|_| !broken),
             packed: true,
@@ -283,8 +281,8 @@ impl Cursor for PackedCursor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oid::ObjectFormat;
     use crate::system::Bytes;
+    use refdb_names::oid::ObjectFormat;
 
     fn cursor(names: &[&str], shared_only: bool) -> PackedCursor {
         let mut content = String::from("# pack-refs with: peeled fully-peeled sorted \n");

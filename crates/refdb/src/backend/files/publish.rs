@@ -11,6 +11,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
+use refdb_names::{RefName, RefNameBuf, Target};
 use reftable::short;
 
 use super::Files;
@@ -26,10 +27,8 @@ use crate::backend::{LogChange, NewValue, Plan};
 use crate::commit::MANY_MIN;
 use crate::error::{Error, ErrorKind, Result, io_text};
 use crate::layout::Place;
-use crate::name::{RefName, RefNameBuf};
 use crate::system::bytes_to_path;
 use crate::system::dirs::KnownDirs;
-use crate::target::Target;
 
 /// From so many direct refs on, packed-refs is considered.
 pub(super) const BATCH_MIN: usize = 64;

@@ -22,12 +22,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bstr::ByteSlice;
+use refdb_names::ObjectId;
 use reftable::short;
 
 use super::packed::{HEADER, PackedRefs, Peeling, Snapshot};
 use crate::commit::{Content, Holder, LockFile, LockOptions, Part, not_placed, refused, suffixed};
 use crate::error::{Error, ErrorKind, Message, Result, Role};
-use crate::oid::ObjectId;
 use crate::options::{InvalidSettings, Options};
 use crate::system::{Stat, System, WriteFile};
 
@@ -475,8 +475,8 @@ fn follows(path: &Path, last: &[u8], name: &[u8]) -> Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oid::ObjectFormat;
     use crate::system::{Bytes, FileKind};
+    use refdb_names::oid::ObjectFormat;
 
     fn oid(digit: char) -> ObjectId {
         ObjectId::from_hex(digit.to_string().repeat(40).as_bytes()).unwrap()

@@ -3,13 +3,13 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
+use refdb_names::ObjectId;
 use reftable::short;
 
 use super::packed::{Record, Snapshot};
 use crate::backend::Value;
 use crate::backend::tags::{Distinct, TAGS};
 use crate::error::Result;
-use crate::oid::ObjectId;
 
 /// A search is far from the last one if it ends so many bytes before or behind it.
 const FAR: usize = 1 << 14;

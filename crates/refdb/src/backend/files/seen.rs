@@ -10,6 +10,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use refdb_names::name::is_per_worktree;
+use refdb_names::{RefName, Target};
 
 use super::loose::{self, Loose};
 use super::overlay::LooseRef;
@@ -19,9 +21,7 @@ use crate::backend::Value;
 use crate::commit::{Becomes, Place, View};
 use crate::error::{Error, Result};
 use crate::layout;
-use crate::name::{RefName, is_per_worktree};
 use crate::system::{ReadFile, Stat};
-use crate::target::Target;
 
 impl Files {
     /// Returns what a journal calls the loose ref `name`, which is the file at `path`.

@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bstr::ByteSlice;
+use refdb_names::internals::owned_from_disk;
+use refdb_names::{ObjectId, RefName, RefNameBuf};
 
 use super::acquire::{NotTaken, Order};
 use super::bars::Bars;
@@ -33,8 +35,6 @@ use crate::backend::{Judge, Locked, Plan, Published, Refusal, Session, Value, in
 use crate::commit::{Holder, LockFile, describe_barred, describe_refusal, sweep};
 use crate::error::{Error, Message, Reason, Result, Role, io_text};
 use crate::layout::Place;
-use crate::name::{RefName, RefNameBuf};
-use crate::oid::ObjectId;
 use crate::options::LockTimeout;
 use crate::reflog::LogEntry;
 use crate::system::beside::both;
@@ -181,10 +181,8 @@ impl FilesSession {
         if bare.as_bytes().is_empty() {
             return self.refuse_worktree(name, path);
         }
-        let refuse_place = |text: String| Refusal {
-            reason: Reason::Generic,
-            message: Message::from(text).of(path, Role::Place),
-        };
+        let refuse_place =
+            |text: String| Refusal::new(Reason::Generic, Message::from(text).of(path, Role::Place));
         match error.kind() {
             io::ErrorKind::AlreadyExists => Refusal {
                 reason: if self.holds_in_other_case(name) {
@@ -207,10 +205,10 @@ impl FilesSession {
             io::ErrorKind::NotFound => {
                 refuse_place(format!("unable to create directory for {}", path.display()))
             }
-            _ => Refusal {
-                reason: Reason::Generic,
-                message: describe_refusal(self.files.system.as_ref(), path, error),
-            },
+            _ => Refusal::new(
+                Reason::Generic,
+                describe_refusal(self.files.system.as_ref(), path, error),
+            ),
         }
     }
 
@@ -225,10 +223,10 @@ impl FilesSession {
             Ok((_, path)) => path,
             Err(error) => return refused_name(&error),
         };
-        Refusal {
-            reason: Reason::CreateExists,
-            message: describe_barred(self.files.system.as_ref(), &path, barrier, error),
-        }
+        Refusal::new(
+            Reason::CreateExists,
+            describe_barred(self.files.system.as_ref(), &path, barrier, error),
+        )
     }
 
     /// Says why the name of a worktree as a whole is no ref: it is that of its folder.
@@ -238,10 +236,10 @@ impl FilesSession {
             Err(error) => {
                 let why = io_text(&error);
                 let text = format!("Unable to create '{}.lock': {why}", folder.display());
-                Refusal {
-                    reason: Reason::Generic,
-                    message: Message::from(text).of(folder, Role::InTheWay),
-                }
+                Refusal::new(
+                    Reason::Generic,
+                    Message::from(text).of(folder, Role::InTheWay),
+                )
             }
         }
     }
@@ -331,10 +329,7 @@ impl Files {
 
 /// Says that a name is none that a file can have.
 fn refused_name(error: &Error) -> Refusal {
-    Refusal {
-        reason: Reason::Generic,
-        message: error.message().clone(),
-    }
+    Refusal::new(Reason::Generic, error.message().clone())
 }
 
 pub(super) fn blocked_by(name: RefName<'_>, folder: &Path) -> Refusal {
@@ -342,17 +337,17 @@ pub(super) fn blocked_by(name: RefName<'_>, folder: &Path) -> Refusal {
         "there is a non-empty directory '{}' blocking reference '{name}'",
         folder.display()
     );
-    Refusal {
-        reason: Reason::NameConflict,
-        message: Message::from(text).of(folder, Role::Place),
-    }
+    Refusal::new(
+        Reason::NameConflict,
+        Message::from(text).of(folder, Role::Place),
+    )
 }
 
 pub(super) fn name_conflict(name: RefName<'_>, existing: &[u8]) -> Refusal {
-    Refusal {
-        reason: Reason::NameConflict,
-        message: Message::from(in_the_way(existing, name)).naming(existing),
-    }
+    Refusal::new(
+        Reason::NameConflict,
+        Message::from(in_the_way(existing, name)).naming(existing),
+    )
 }
 
 impl Session for FilesSession {
@@ -464,7 +459,7 @@ impl Session for FilesSession {
         let mut others = below.iter().filter(|found| !is_held(&found.name));
         Ok(others
             .next()
-            .map(|found| RefNameBuf::from_disk(found.name.as_slice())))
+            .map(|found| owned_from_disk(found.name.as_slice())))
     }
 
     fn names(&mut self) -> Result<Box<dyn Cursor + '_>> {

@@ -12,6 +12,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use refdb_names::internals::name_from_disk;
+use refdb_names::{RefName, RefNameBuf};
+
 use super::Files;
 use super::rewrite::PackedLock;
 use super::session::{ByName, FilesSession, Held, LOOKED_AT_MAX};
@@ -20,7 +23,6 @@ use crate::commit::{
     Carried, Change, LockFile, Means, Place, Roots, Step, add_parent, unable_to_append,
 };
 use crate::error::{Error, ErrorKind, Result, Role};
-use crate::name::{RefName, RefNameBuf};
 use crate::system::dirs::KnownDirs;
 use crate::system::{FileKind, MayWrite, Stat, System};
 
@@ -333,7 +335,7 @@ impl FilesSession {
         let files = &self.files;
         let mut bars = Vec::new();
         for dir in self.bars.names() {
-            let name = RefName::from_disk(dir);
+            let name = name_from_disk(dir);
             let (_, path) = files.path(name)?;
             bars.push(change.lock(files.spot(name, &path)?));
         }

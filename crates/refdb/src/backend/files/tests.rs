@@ -6,6 +6,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use refdb_names::internals::name_from_disk;
+use refdb_names::{ObjectFormat, ObjectId, Target};
 use tempfile::TempDir;
 
 use super::publish::BATCH_MIN;
@@ -14,12 +16,10 @@ use crate::backend::{Locked, LogWrite, NewValue, Plan, Published, Refusal, Write
 use crate::commit::entries::FREEZE;
 use crate::error::Reason;
 use crate::objects::{NoObjects, ObjectKind, Objects, Peeled};
-use crate::oid::{ObjectFormat, ObjectId};
 use crate::options::{LockTimeout, StillThere};
 use crate::reflog::Signature;
 use crate::system::beside::HALVES_MIN;
 use crate::system::{OsSystem, System};
-use crate::target::Target;
 
 /// A repository in a directory of its own.
 struct Fixture {
@@ -52,7 +52,7 @@ fn oid(number: usize) -> ObjectId {
 }
 
 fn name(name: &str) -> RefName<'_> {
-    RefName::from_disk(name.as_bytes())
+    name_from_disk(name.as_bytes())
 }
 
 fn who() -> Signature {

@@ -6,6 +6,8 @@ use std::io::BufWriter;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use refdb_names::internals::owned_from_disk;
+use refdb_names::{RefName, RefNameBuf};
 use reftable::{LogCursor, LogRecord, LogUpdate, LogValue, MergedRefs, RefCursor, Writer};
 
 use super::cursor::is_listed;
@@ -18,7 +20,6 @@ use crate::backend::maintained::Maintained;
 use crate::backend::{LogOrder, NewValue, Write};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Place;
-use crate::name::{RefName, RefNameBuf};
 use crate::options::LockTimeout;
 use crate::reflog::{LogEntry, Signature};
 use crate::system::processor_count;
@@ -148,7 +149,7 @@ impl ReftableBackend {
             if !same {
                 hasher = DefaultHasher::new();
                 marks.push(LogMark {
-                    name: RefNameBuf::from_disk(record.name),
+                    name: owned_from_disk(record.name),
                     state: 0,
                     entries_max: 0,
                 });
@@ -240,7 +241,7 @@ fn add_marker<W: std::io::Write>(
     update_index: u64,
     stack: &Stack,
 ) -> reftable::Result<()> {
-    let null = crate::oid::ObjectId::null(stack.object_format());
+    let null = refdb_names::oid::ObjectId::null(stack.object_format());
     writer.add_log(LogRecord {
         name,
         update_index,
@@ -396,7 +397,7 @@ impl Maintained for ReftableBackend {
                 if name.starts_with(b"refs/") {
                     refs.seek(BEHIND_REFS)?;
                 } else if !is_listed(name) {
-                    found.push(RefNameBuf::from_disk(name));
+                    found.push(owned_from_disk(name));
                 }
             }
             Ok(())

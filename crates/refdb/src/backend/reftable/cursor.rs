@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
+use refdb_names::internals::{goes_on_well, name_from_disk};
+use refdb_names::name::is_root_ref;
+use refdb_names::{ObjectFormat, ObjectId, RefName, TargetRef};
 use reftable::short::has_prefix;
 use reftable::{MergedRefs, RefCursor, RefValue};
 
 use super::stack::{Snapshot, Stack};
 use crate::backend::cursor::{Cursor, Found, Look, RefRecord, least};
 use crate::error::Result;
-use crate::name::{RefName, goes_on_well, is_root_ref};
-use crate::oid::{ObjectFormat, ObjectId};
-use crate::target::TargetRef;
 
 /// About a thousand refs take so many bytes of a table.
 const AHEAD: u64 = 32 << 10;
@@ -106,7 +106,7 @@ impl Cursor for StackCursor {
     }
 
     fn name(&self) -> RefName<'_> {
-        RefName::from_disk(self.merged.name())
+        name_from_disk(self.merged.name())
     }
 
     fn record(&self) -> RefRecord<'_> {
@@ -119,10 +119,10 @@ impl Cursor for StackCursor {
             RefValue::Peeled { oid: raw, peeled } => {
                 (TargetRef::Direct(oid(raw)), Some(oid(peeled)))
             }
-            RefValue::Symref(target) => (TargetRef::Symbolic(RefName::from_disk(target)), None),
+            RefValue::Symref(target) => (TargetRef::Symbolic(name_from_disk(target)), None),
         };
         let mut found = RefRecord {
-            name: RefName::from_disk(record.name),
+            name: name_from_disk(record.name),
             target,
             peeled,
             packed: false,

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use refdb_names::RefName;
 use reftable::short;
 use reftable::{
     LogRecord, LogUpdate, LogValue, MergedLogs, MergedRefs, RefRecord, RefValue, Writer,
@@ -12,7 +13,6 @@ use super::logs;
 use super::stack::{Added, Own, Snapshot, Stack};
 use crate::backend::{NewValue, Plan, Write};
 use crate::error::Result;
-use crate::name::RefName;
 use crate::system::beside::ahead;
 
 /// A table that is encoded and not stored yet.

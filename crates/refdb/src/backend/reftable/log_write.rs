@@ -1,6 +1,7 @@
 //! Log records that are not new entries: rewritten ones, tombstones, and the marker that says that
 //! a reflog exists.
 
+use refdb_names::{ObjectId, RefName};
 use reftable::{LogRecord, LogUpdate, LogValue, Writer};
 
 use super::logs;
@@ -8,8 +9,6 @@ use super::session::{Part, ReftableSession};
 use crate::backend::{Fate, Judge, LogChange};
 use crate::error::Result;
 use crate::layout::Place;
-use crate::name::RefName;
-use crate::oid::ObjectId;
 use crate::reflog::{LogEntry, Signature};
 
 /// One record of a reflog that is changed as a whole.

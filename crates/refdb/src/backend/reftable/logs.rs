@@ -1,13 +1,14 @@
 //! Reading reflogs from a stack.
 
 use bstr::BString;
+use refdb_names::internals::owned_from_disk;
+use refdb_names::{RefName, RefNameBuf};
 use reftable::{LogRecord, LogValue, MergedLogs};
 
 use super::object_id;
 use super::stack::{Snapshot, Stack};
 use crate::backend::LogOrder;
 use crate::error::Result;
-use crate::name::{RefName, RefNameBuf};
 use crate::reflog::{LogEntry, Signature};
 
 /// Returns a cursor over the entries that no tombstone hides.
@@ -93,7 +94,7 @@ pub(super) fn names(stack: &Stack, snapshot: &Snapshot) -> Result<Vec<RefNameBuf
     while logs.advance().map_err(|error| stack.format_error(error))? {
         let name = logs.record().name;
         if names.last().is_none_or(|last| last.as_bytes() != name) {
-            names.push(RefNameBuf::from_disk(name));
+            names.push(owned_from_disk(name));
             same = 0;
             continue;
         }

@@ -15,6 +15,9 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use refdb_names::internals::owned_from_disk;
+use refdb_names::name::is_per_worktree;
+use refdb_names::{ObjectFormat, RefName, RefNameBuf};
 use reftable::Table;
 
 use super::cursor::StackCursor;
@@ -30,8 +33,6 @@ use crate::backend::{
 use crate::commit::{Carried, Change, LockFile};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Place;
-use crate::name::{RefName, RefNameBuf, is_per_worktree};
-use crate::oid::ObjectFormat;
 use crate::options::LockTimeout;
 use crate::reflog::LogEntry;
 use crate::system::beside::by_turns;
@@ -289,7 +290,7 @@ impl Session for ReftableSession<'_> {
             return Ok(None);
         }
         let found = [prefix, cursor.name().as_bytes()].concat();
-        Ok(Some(RefNameBuf::from_disk(found)))
+        Ok(Some(owned_from_disk(found)))
     }
 
     fn read(&mut self, name: RefName<'_>) -> Result<Option<Value>> {

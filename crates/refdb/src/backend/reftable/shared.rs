@@ -10,12 +10,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use refdb_names::ObjectFormat;
 use reftable::Table;
 
 use super::tables::{Claim, Hold, List, NewTable, Publication, Stamp, Tables};
 use crate::commit::{Change, LockFile};
 use crate::error::{Error, ErrorKind, Result};
-use crate::oid::ObjectFormat;
 use crate::options::LockTimeout;
 use crate::shared::head::{
     DROPPED_MAX, Dropped, Head, INLINE_AHEAD_MAX, INLINE_LEN_MAX, TABLES_MAX, TableEntry, checksum,

@@ -17,14 +17,14 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use reftable::{HashId, Table, WriteOptions};
+use refdb_names::ObjectFormat;
+use reftable::{Table, WriteOptions};
 
 use super::names::short_random;
 use super::tables::{Hold, Publication, Stamp, Tables};
 use crate::backend::tags::Untold;
 use crate::commit::{Change, LockFile};
 use crate::error::{Error, ErrorKind, Remedy, Result};
-use crate::oid::ObjectFormat;
 use crate::options::{InvalidSettings, LockTimeout, Options, ReftableOptions};
 use crate::system::System;
 
@@ -49,7 +49,7 @@ const UPDATE_INDEX_MAX: u64 = u64::MAX - (1 << 40);
 pub(super) struct Stack {
     pub(super) tables: Box<dyn Tables>,
     system: Arc<dyn System>,
-    hash: HashId,
+    object_format: ObjectFormat,
     options: ReftableOptions,
     /// What is wrong with them.
     invalid: Option<Error>,
@@ -100,16 +100,11 @@ pub(super) struct Held {
 }
 
 impl Stack {
-    pub(super) fn new(
-        tables: Box<dyn Tables>,
-        system: Arc<dyn System>,
-        hash: HashId,
-        options: &Options,
-    ) -> Self {
+    pub(super) fn new(tables: Box<dyn Tables>, system: Arc<dyn System>, options: &Options) -> Self {
         Stack {
             tables,
             system,
-            hash,
+            object_format: options.object_format,
             options: options.reftable,
             invalid: options.invalid.tables.clone(),
             current: Mutex::new(None),
@@ -117,10 +112,7 @@ impl Stack {
     }
 
     pub(super) fn object_format(&self) -> ObjectFormat {
-        match self.hash {
-            HashId::Sha1 => ObjectFormat::Sha1,
-            HashId::Sha256 => ObjectFormat::Sha256,
-        }
+        self.object_format
     }
 
     /// Returns how large the blocks of new tables are, in bytes.
@@ -262,7 +254,7 @@ impl Stack {
         content: impl AsRef<[u8]> + Send + Sync + 'static,
     ) -> Result<Table> {
         let table = Table::open(content).map_err(|error| self.corrupt(name, error))?;
-        if table.hash() != self.hash {
+        if table.object_format() != self.object_format {
             return Err(self.corrupt(name, "the table is of another object format"));
         }
         Ok(table.labelled(name))
@@ -350,7 +342,7 @@ impl Stack {
         min_update_index: u64,
         max_update_index: u64,
     ) -> WriteOptions {
-        let mut options = WriteOptions::new(self.hash);
+        let mut options = WriteOptions::new(self.object_format);
         options.block_size = self.options.block_size;
         options.restart_interval = self.options.restart_interval;
         options.index_objects = self.options.index_objects;

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use refdb_names::RefName;
 use reftable::{RefFinder, Table};
 
 use super::stack::Stack;
@@ -10,7 +11,6 @@ use super::to_ref;
 use crate::backend::{Locked, Refusal};
 use crate::error::{Reason, Result};
 use crate::layout::{Layout, Place};
-use crate::name::RefName;
 
 /// The names of all refs of a stack, in their order, where they are known to be few.
 pub(super) type Few = Option<Vec<Vec<u8>>>;
@@ -103,8 +103,5 @@ pub(super) fn join(few: Few, more: Few) -> Few {
 /// Says that the name of a worktree as a whole is none of a ref.
 pub(super) fn whole_worktree(name: RefName<'_>) -> Locked {
     let message = format!("'{name}' names a worktree, and no ref of it");
-    Locked::Refused(Refusal {
-        reason: Reason::NameConflict,
-        message: message.into(),
-    })
+    Locked::Refused(Refusal::new(Reason::NameConflict, message))
 }

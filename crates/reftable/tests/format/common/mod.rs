@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use reftable::{
-    HashId, LogRecord, LogUpdate, LogValue, RefRecord, RefValue, Table, WriteOptions, Writer,
+    LogRecord, LogUpdate, LogValue, ObjectFormat, RefRecord, RefValue, Table, WriteOptions, Writer,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -174,7 +174,7 @@ pub(crate) fn own_log(record: LogRecord<'_>) -> ((Vec<u8>, u64), Entry) {
 
 /// Options with room for update indices 1 to 100.
 pub(crate) fn options(block_size: u32, restart_interval: u16) -> WriteOptions {
-    let mut options = WriteOptions::new(HashId::Sha1);
+    let mut options = WriteOptions::new(ObjectFormat::Sha1);
     options.block_size = block_size;
     options.restart_interval = restart_interval;
     options.max_update_index = 100;

@@ -222,7 +222,8 @@ impl<'c> Walk<'c> {
         };
         let mut found = page(name)?;
         if found.entries.is_empty()
-            && let Ok(Some(end)) = RefName::lax(name).and_then(|name| store.resolve(name))
+            && let Ok(name) = RefName::lax(name)
+            && let Ok(Some(end)) = store.resolve(name)
         {
             found = page(end.name.as_bytes())?;
         }

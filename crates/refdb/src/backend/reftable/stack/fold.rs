@@ -106,7 +106,7 @@ impl Stack {
             return false;
         }
         let below: u64 = snapshot.tables.iter().map(|table| table.weight()).sum();
-        let own_about = (count as u64).saturating_mul(self.hash.len() as u64);
+        let own_about = (count as u64).saturating_mul(self.object_format.raw_len() as u64);
         let factor = self.options.geometric_factor;
         choose_worthwhile(&[below, own_about], factor).is_some()
     }
@@ -127,7 +127,7 @@ impl Stack {
             choose(&weights, factor) == whole && choose_worthwhile(&weights, factor) == whole
         });
         // No ref weighs less than its object id: there cannot be more of them.
-        let refs_most = below / self.hash.len() as u64;
+        let refs_most = below / self.object_format.raw_len() as u64;
         let is_dead = may_be_mostly_dead(below, own.least) && is_most_of(own.deleted, refs_most);
         (is_chosen || is_dead) && !self.is_any_claimed(&snapshot.names)
     }

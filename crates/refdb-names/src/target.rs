@@ -1,7 +1,7 @@
 //! What a ref holds: an object id, or the name of another ref.
 //!
 //! ```
-//! use refdb::{RefName, TargetRef};
+//! use refdb_names::{RefName, TargetRef};
 //! let target = TargetRef::Symbolic(RefName::new("refs/heads/main").unwrap());
 //! assert!(target.oid().is_none());
 //! ```

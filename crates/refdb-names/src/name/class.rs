@@ -9,7 +9,7 @@ pub fn is_pseudoref(name: &[u8]) -> bool {
 }
 
 /// Returns whether `name` is spelled as root refs are: capitals, `-` and `_` only.
-pub(crate) fn is_root_ref_syntax(name: &[u8]) -> bool {
+fn is_root_ref_syntax(name: &[u8]) -> bool {
     name.iter()
         .all(|byte| byte.is_ascii_uppercase() || matches!(byte, b'-' | b'_'))
 }

@@ -72,7 +72,7 @@ fn has_plain_ends(name: &[u8]) -> bool {
 /// it is well-formed as well; `false` tells nothing. Names in their order are like the one before.
 ///
 /// ```
-/// use refdb::name::goes_on_plainly;
+/// use refdb_names::name::goes_on_plainly;
 ///
 /// let first = b"refs/heads/a-topic-of-many-001";
 /// assert!(goes_on_plainly(first, b"refs/heads/a-topic-of-many-002"));
@@ -93,7 +93,7 @@ pub fn goes_on_plainly(well_formed: &[u8], name: &[u8]) -> bool {
 /// Returns whether a look at each byte from `seen` on and the one before it tells that `name` is
 /// well-formed, whose bytes before that are those of a name of which it told so; `false` tells nothing.
 #[inline]
-pub(crate) fn goes_on_well(name: &[u8], seen: usize) -> bool {
+pub fn goes_on_well(name: &[u8], seen: usize) -> bool {
     // The bytes are looked at many at a time: some that were seen before make no difference.
     let from = seen.min(name.len().saturating_sub(LANES)).saturating_sub(1);
     has_plain_ends(name) && has_plain_pairs(name.get(from..).unwrap_or_default())
@@ -231,7 +231,7 @@ fn is_safe_by_components(name: &[u8]) -> bool {
 /// name can, and a safe one.
 ///
 /// ```
-/// use refdb::name::is_path;
+/// use refdb_names::name::is_path;
 ///
 /// assert!(is_path(b"refs/heads/two..dots"));
 /// assert!(!is_path(b"refs/heads/../../config"));

@@ -3,7 +3,7 @@
 //! An [`ObjectId`] knows its [`ObjectFormat`] and is never of another length than that format has.
 //!
 //! ```
-//! use refdb::{ObjectFormat, ObjectId};
+//! use refdb_names::{ObjectFormat, ObjectId};
 //! let id = ObjectId::from_hex(b"89abcdef0123456789abcdef0123456789abcdef").unwrap();
 //! assert_eq!(id.format(), ObjectFormat::Sha1);
 //! assert_eq!(id.to_string(), "89abcdef0123456789abcdef0123456789abcdef");
@@ -13,46 +13,7 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-/// The object format of a repository: which hash names its objects.
-// As wide as it is in an id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u64)]
-pub enum ObjectFormat {
-    /// SHA-1: ids of 20 bytes.
-    Sha1,
-    /// SHA-256: ids of 32 bytes.
-    Sha256,
-}
-
-impl ObjectFormat {
-    /// Returns the length of an id in bytes.
-    pub const fn raw_len(self) -> usize {
-        match self {
-            ObjectFormat::Sha1 => 20,
-            ObjectFormat::Sha256 => 32,
-        }
-    }
-
-    /// Returns the length of an id in hexadecimal digits.
-    pub const fn hex_len(self) -> usize {
-        self.raw_len() * 2
-    }
-
-    /// Returns the name that Git's configuration uses (`extensions.objectFormat`).
-    pub const fn name(self) -> &'static str {
-        match self {
-            ObjectFormat::Sha1 => "sha1",
-            ObjectFormat::Sha256 => "sha256",
-        }
-    }
-
-    /// Returns the format of that name, if there is one.
-    pub fn from_name(name: &str) -> Option<Self> {
-        [ObjectFormat::Sha1, ObjectFormat::Sha256]
-            .into_iter()
-            .find(|format| format.name() == name)
-    }
-}
+pub use reftable::ObjectFormat;
 
 /// The id of an object, of either format.
 // Aligned, and the format as wide as that, so that it is copied in the pieces in which it was written:
@@ -86,7 +47,7 @@ fn eight_digits(digits: [u8; 8]) -> ([u8; 4], u64) {
 
 /// Returns the first byte of an id in hexadecimal digits; `None` if there is something else.
 #[inline]
-pub(crate) fn first_byte(hex: &[u8]) -> Option<u8> {
+pub fn first_byte(hex: &[u8]) -> Option<u8> {
     let (groups, rest) = hex.as_chunks::<8>();
     let (&first, others) = groups.split_first().filter(|_| rest.is_empty())?;
     let ([first, ..], wrong) = eight_digits(first);

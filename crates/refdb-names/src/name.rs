@@ -6,37 +6,38 @@
 //! neither, because disks hold what other programs wrote: such a ref is marked bad.
 //!
 //! ```
-//! use refdb::RefName;
+//! use refdb_names::name::{RefName, is_per_worktree, is_root_ref};
 //! let name = RefName::new("refs/heads/topic").unwrap();
 //! assert_eq!(name.as_bytes(), b"refs/heads/topic");
 //! assert!(RefName::new("refs/heads/two..dots").is_err());
 //! assert!(RefName::lax("refs/heads/two..dots").is_ok());
 //! assert!(RefName::lax("../config").is_err());
-//! assert!(refdb::name::is_root_ref(b"ORIG_HEAD"));
-//! assert!(refdb::name::is_per_worktree(b"refs/bisect/bad"));
+//! assert!(is_root_ref(b"ORIG_HEAD"));
+//! assert!(is_per_worktree(b"refs/bisect/bad"));
 //! ```
 
 mod class;
-mod rules;
+pub(crate) mod rules;
 
 use std::borrow::{Borrow, Cow};
 use std::cmp::Ordering;
+use std::error::Error;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-use bstr::{BStr, ByteSlice};
+use bstr::{BStr, BString, ByteSlice};
 use reftable::short;
 
-pub(crate) use class::is_root_ref_syntax;
 pub use class::{WorktreeName, is_per_worktree, is_pseudoref, is_root_ref, worktree_name};
-pub(crate) use rules::goes_on_well;
 pub use rules::{FormatOptions, goes_on_plainly, is_path, is_safe, is_well_formed, normalize};
-
-use crate::error::{Error, ErrorKind, Result};
 
 /// How many symrefs a name is followed through before it counts as unresolvable, as in Git: a
 /// chain of four symrefs and the direct ref they end in.
 pub const SYMREF_DEPTH_MAX: usize = 5;
+
+/// No ref can have this name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidName(pub BString);
 
 /// The name of a ref, borrowed. Names are sorted by their bytes.
 #[derive(Clone, Copy, Eq)]
@@ -53,8 +54,8 @@ impl<'a> RefName<'a> {
     /// Takes `name` as the name of a ref, if it is well-formed; one component is enough.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidName`].
-    pub fn new(name: &'a (impl AsRef<[u8]> + ?Sized)) -> Result<Self> {
+    /// [`InvalidName`].
+    pub fn new(name: &'a (impl AsRef<[u8]> + ?Sized)) -> Result<Self, InvalidName> {
         let name = name.as_ref();
         match is_well_formed(name, FormatOptions::ONE_LEVEL) {
             true => Ok(RefName(name)),
@@ -66,8 +67,8 @@ impl<'a> RefName<'a> {
     /// safe one. Such a ref can be read and deleted.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidName`]: no ref can have that name.
-    pub fn lax(name: &'a (impl AsRef<[u8]> + ?Sized)) -> Result<Self> {
+    /// [`InvalidName`]: no ref can have that name.
+    pub fn lax(name: &'a (impl AsRef<[u8]> + ?Sized)) -> Result<Self, InvalidName> {
         let given = RefName(name.as_ref());
         match given.may_exist() {
             true => Ok(given),
@@ -111,12 +112,12 @@ impl<'a> RefName<'a> {
 
     /// Returns whether a ref of this name is ever looked for: a well-formed one, or a safe one, which
     /// another program may have made. Any other is the name of no ref, whatever a file says.
-    pub(crate) fn may_exist(self) -> bool {
+    pub fn may_exist(self) -> bool {
         self.is_well_formed() || is_safe(self.0)
     }
 
     /// Returns whether this name lies below another one: the two cannot both be refs.
-    pub(crate) fn is_below(self, above: RefName<'_>) -> bool {
+    pub fn is_below(self, above: RefName<'_>) -> bool {
         let rest = self.as_bytes().strip_prefix(above.as_bytes());
         rest.is_some_and(|rest| rest.starts_with(b"/"))
     }
@@ -131,8 +132,8 @@ impl RefNameBuf {
     /// Takes `name` as the name of a ref, under the rule of [`RefName::new`].
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidName`].
-    pub fn new(name: impl Into<Vec<u8>>) -> Result<Self> {
+    /// [`InvalidName`].
+    pub fn new(name: impl Into<Vec<u8>>) -> Result<Self, InvalidName> {
         let name = name.into();
         RefName::new(&name)?;
         Ok(RefNameBuf(name))
@@ -141,8 +142,8 @@ impl RefNameBuf {
     /// Takes `name` as the name of a ref, under the rule of [`RefName::lax`].
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidName`].
-    pub fn lax(name: impl Into<Vec<u8>>) -> Result<Self> {
+    /// [`InvalidName`].
+    pub fn lax(name: impl Into<Vec<u8>>) -> Result<Self, InvalidName> {
         let name = name.into();
         RefName::lax(&name)?;
         Ok(RefNameBuf(name))
@@ -164,10 +165,17 @@ impl RefNameBuf {
     }
 }
 
-fn invalid(name: &[u8]) -> Error {
-    let message = format!("invalid ref format: {}", name.as_bstr());
-    Error::new(ErrorKind::InvalidName, message)
+fn invalid(name: &[u8]) -> InvalidName {
+    InvalidName(name.into())
 }
+
+impl fmt::Display for InvalidName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "invalid ref format: {}", self.0)
+    }
+}
+
+impl Error for InvalidName {}
 
 impl PartialEq for RefName<'_> {
     fn eq(&self, other: &Self) -> bool {
