@@ -146,12 +146,11 @@ fn two_digits(byte: u8) -> [u8; 2] {
 
 impl Hash for ObjectId {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // An id is a hash itself: sixteen bytes of it tell as much as all.
-        let (start, _) = self
-            .bytes
-            .split_first_chunk::<16>()
-            .unwrap_or((&[0; 16], &[]));
-        state.write_u128(u128::from_ne_bytes(*start));
+        // All of it: a file may name ids that nobody has, as many as it likes, which differ in their end alone.
+        let (halves, _) = self.bytes.as_chunks::<16>();
+        for half in halves {
+            state.write_u128(u128::from_ne_bytes(*half));
+        }
     }
 }
 
@@ -171,6 +170,8 @@ impl fmt::Debug for ObjectId {
 
 #[cfg(test)]
 mod tests {
+    use std::hash::DefaultHasher;
+
     use super::*;
 
     #[test]
@@ -198,6 +199,24 @@ mod tests {
         assert!(ObjectId::from_hex(&[b'0'; 39]).is_none());
         assert!(ObjectId::from_hex(&[b'g'; 40]).is_none());
         assert!(ObjectId::from_hex(&[b'A'; 64]).is_some());
+    }
+
+    #[test]
+    fn ids_that_differ_anywhere_have_other_hashes() {
+        let hash = |id: &ObjectId| {
+            let mut hasher = DefaultHasher::new();
+            id.hash(&mut hasher);
+            hasher.finish()
+        };
+        for raw in [[7; 32].as_slice(), &[7; 20]] {
+            let id = ObjectId::from_bytes(raw).unwrap();
+            for at in 0..raw.len() {
+                let mut other = raw.to_vec();
+                other[at] ^= 1;
+                let other = ObjectId::from_bytes(&other).unwrap();
+                assert_ne!(hash(&id), hash(&other), "byte {at} of {}", raw.len());
+            }
+        }
     }
 
     #[test]
