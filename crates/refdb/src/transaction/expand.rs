@@ -8,8 +8,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use refdb_names::name::{FormatOptions, is_well_formed};
-use refdb_names::{ObjectId, Target, internals::owned_from_disk};
-use refdb_names::{RefName, RefNameBuf};
+use refdb_names::{ObjectId, RefName, RefNameBuf, Target, internals::owned_from_disk};
 
 use crate::backend::{Quirks, Refusal, Session};
 use crate::error::{Error, ErrorKind, Message, Reason, Rejection, Result};
