@@ -340,7 +340,7 @@ impl Append<'_> {
         let system = system.as_ref();
         let tail = match self.how.is_first {
             true => Vec::new(),
-            false => match read_from(system, path, self.len) {
+            false => match read_from(system, path, self.len, self.lines.len() + 1) {
                 Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
                     if !remove_empty_tree(system, path) {
                         return Err(error);
@@ -504,8 +504,14 @@ pub(crate) fn between(from: &Path, to: &Path) -> Option<PathBuf> {
     Some(upper.with_file_name(fitting(&name, ".moved")))
 }
 
-/// Returns what is in a file behind so many bytes; `None` if there is no file.
-fn read_from(system: &dyn System, path: &Path, len: u64) -> io::Result<Option<Vec<u8>>> {
+/// Returns what is in a file behind so many bytes, `most` bytes of it at most; `None` if there is no file. The file
+/// may be another user's, and as long as that one likes.
+fn read_from(
+    system: &dyn System,
+    path: &Path,
+    len: u64,
+    most: usize,
+) -> io::Result<Option<Vec<u8>>> {
     let mut file = match system.open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         file => file?,
@@ -514,8 +520,8 @@ fn read_from(system: &dyn System, path: &Path, len: u64) -> io::Result<Option<Ve
     if stat.kind == FileKind::Directory {
         return Err(io::ErrorKind::IsADirectory.into());
     }
-    let count = usize::try_from(stat.len.saturating_sub(len)).unwrap_or(0);
-    let mut tail = vec![0; count];
+    let behind = usize::try_from(stat.len.saturating_sub(len)).unwrap_or(0);
+    let mut tail = vec![0; behind.min(most)];
     let count = file.read_at(len, &mut tail)?;
     tail.truncate(count);
     Ok(Some(tail))
@@ -529,13 +535,12 @@ fn rewrite(
     lines: &[u8],
     transaction: u64,
 ) -> io::Result<()> {
-    let content = system.read(path)?;
     let len = usize::try_from(len).unwrap_or(usize::MAX);
-    let before = content.get(..len).unwrap_or(&content);
+    let before = read_from(system, path, 0, len)?.unwrap_or_default();
     let new = value_path(path, transaction);
     remove_if_there(system, &new)?;
     let mut file = system.create_new(&new, 0o666)?;
-    file.write_all(before)?;
+    file.write_all(&before)?;
     file.write_all(lines)?;
     file.sync()?;
     system.rename(&new, path)
