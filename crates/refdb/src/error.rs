@@ -22,9 +22,9 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-#[cfg(any(test, feature = "rewording"))]
 use refdb_names::{InvalidName, RefName, RefNameBuf};
 
+#[cfg(any(test, feature = "rewording"))]
 pub use self::message::reword;
 pub use self::message::{Message, Remedy, Role};
 
