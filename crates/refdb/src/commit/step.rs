@@ -545,3 +545,24 @@ fn rewrite(
     file.sync()?;
     system.rename(&new, path)
 }
+
+#[cfg(test)]
+mod tests {
+    use refdb_simulation::SimSystem;
+
+    use super::*;
+
+    #[test]
+    fn no_more_is_read_than_is_asked_for() {
+        let system = SimSystem::new(1);
+        let path = Path::new("/log");
+        let mut file = system.create_new(path, 0o666).unwrap();
+        file.write_all(b"before behind, and far more").unwrap();
+        drop(file);
+        let read = |len, most| read_from(&system, path, len, most).unwrap();
+        assert_eq!(read(7, 6).as_deref(), Some(&b"behind"[..]));
+        assert_eq!(read(0, usize::MAX).unwrap().len(), 27);
+        assert_eq!(read(27, 6).as_deref(), Some(&b""[..]));
+        assert_eq!(read_from(&system, Path::new("/none"), 0, 1).unwrap(), None);
+    }
+}
