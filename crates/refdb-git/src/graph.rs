@@ -15,7 +15,7 @@
 //!
 //! let repository = Repository::discover(".".as_ref())?;
 //! let mut graph = repository.graph()?;
-//! let resolve = |name| refdb::RefName::new(name).and_then(|name| repository.store().resolve(name));
+//! let resolve = |name| repository.store().resolve(refdb::RefName::new(name)?);
 //! let (main, topic) = (resolve("refs/heads/main")?, resolve("refs/heads/topic")?);
 //! if let (Some(main), Some(topic)) = (main, topic) {
 //!     let (main, topic) = (graph.commit(main.oid)?, graph.commit(topic.oid)?);

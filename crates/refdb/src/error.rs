@@ -9,8 +9,8 @@
 //! caller how to go on.
 //!
 //! ```
-//! use refdb::{ErrorKind, RefName};
-//! let error = RefName::new("heads/a b").unwrap_err();
+//! use refdb::{Error, ErrorKind, RefName};
+//! let error = Error::from(RefName::new("heads/a b").unwrap_err());
 //! assert_eq!(error.kind(), ErrorKind::InvalidName);
 //! assert_eq!(error.to_string(), "invalid ref format: heads/a b");
 //! ```

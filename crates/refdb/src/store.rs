@@ -204,7 +204,7 @@ impl Store {
     /// ```no_run
     /// # fn example(store: &refdb::Store) -> refdb::Result<()> {
     /// let names = ["refs/heads/main", "refs/heads/next"];
-    /// let names = names.map(|name| refdb::RefName::new(name)).into_iter().collect::<refdb::Result<Vec<_>>>()?;
+    /// let names = names.map(|name| refdb::RefName::new(name)).into_iter().collect::<Result<Vec<_>, _>>()?;
     /// for found in store.read_all(&names) {
     ///     println!("{}", found?.is_some());
     /// }
