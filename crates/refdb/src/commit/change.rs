@@ -528,14 +528,6 @@ impl Change {
                 }
             }
         }
-        // What a lock guards that no journal names, such as a reflog that is no link's, is not named either.
-        for (guard, step) in &mut self.steps {
-            if let Some(Place::Outside(_)) = self.guards.get(*guard) {
-                for place in step.places_mut() {
-                    *place = Place::Outside(roots.path(place));
-                }
-            }
-        }
         Ok(())
     }
 }

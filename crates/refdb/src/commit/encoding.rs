@@ -39,11 +39,18 @@ pub(super) enum Flaw {
 }
 
 impl Change {
-    /// Returns what stands behind the text of a lock: `text`, which the checksum is of as well.
+    /// Returns what stands behind the text of a lock: `text`, which the checksum is of as well. What is not
+    /// `named`, or guarded by what is not, is left out: a crash leaves it as it was.
     ///
     /// # Errors
     /// `FileTooLarge` if nobody would read it.
-    pub(super) fn encode(&self, text: &[u8], dir: &Stat, own: &Stat) -> io::Result<Vec<u8>> {
+    pub(super) fn encode(
+        &self,
+        text: &[u8],
+        dir: &Stat,
+        own: &Stat,
+        named: &dyn Fn(&Place) -> bool,
+    ) -> io::Result<Vec<u8>> {
         let mut out = text.to_vec();
         out.extend_from_slice(START);
         let ids = format!("{} {}\n", dir.ino, own.ino);
@@ -57,15 +64,17 @@ impl Change {
             let _ = write!(out, "{number}");
             out.push(0);
         };
+        let write = |place| Place::write(place).filter(|_| named(place));
         for place in &self.guards {
             // Of what no journal names the lock is nobody's business.
-            let (word, name) = place.write().unwrap_or((b"none", b""));
+            let (word, name) = write(place).unwrap_or((b"none", b""));
             push(&mut out, b"lock");
             push(&mut out, word);
             push(&mut out, name);
         }
         for (guard, step) in &self.steps {
-            let Some((word, name)) = step.place().write() else {
+            let is_guarded = self.guards.get(*guard).is_some_and(named);
+            let Some((word, name)) = write(step.place()).filter(|_| is_guarded) else {
                 continue;
             };
             let part;
@@ -80,7 +89,7 @@ impl Change {
                 },
                 Step::Remove { .. } => (b"remove", None, b""),
                 Step::Append { len, lines, .. } => (b"append", Some(*len), lines),
-                Step::Move { from, .. } => match from.write() {
+                Step::Move { from, .. } => match write(from) {
                     Some((_, from)) => (b"move", None, from),
                     None => continue,
                 },

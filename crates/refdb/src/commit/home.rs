@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::place::{Maker, Roots, journal_dir};
+use super::place::{Maker, Roots, Seat};
 use crate::error::{Error, Result};
 use crate::options::{Interrupt, Options, SharedRepository, Warn};
 use crate::system::{Stat, System};
@@ -20,7 +20,7 @@ pub struct Home {
     pub(super) interrupt: Interrupt,
     warn: Option<Warn>,
     warned: AtomicBool,
-    journal_dir: OnceLock<PathBuf>,
+    seat: OnceLock<Seat>,
 }
 
 impl Home {
@@ -34,7 +34,7 @@ impl Home {
             interrupt: options.interrupt.clone(),
             warn: options.warn.clone(),
             warned: AtomicBool::new(false),
-            journal_dir: OnceLock::new(),
+            seat: OnceLock::new(),
         })
     }
 
@@ -48,7 +48,7 @@ impl Home {
             interrupt: self.interrupt.clone(),
             warn: self.warn.clone(),
             warned: AtomicBool::new(false),
-            journal_dir: self.journal_dir.clone(),
+            seat: self.seat.clone(),
         })
     }
 
@@ -61,13 +61,21 @@ impl Home {
     ///
     /// # Errors
     /// `Io`.
-    pub(crate) fn journal_dir(&self) -> Result<&Path> {
-        if let Some(dir) = self.journal_dir.get() {
-            return Ok(dir);
+    pub(super) fn journal_dir(&self) -> Result<&Path> {
+        self.seat().map(|seat| &*seat.dir)
+    }
+
+    /// Returns where the journal is, and what of this repository it can name.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(super) fn seat(&self) -> Result<&Seat> {
+        if let Some(seat) = self.seat.get() {
+            return Ok(seat);
         }
-        let found = journal_dir(self.system.as_ref(), &self.common_dir);
+        let found = Seat::find(self.system.as_ref(), &self.common_dir);
         let found = found.map_err(|error| Error::io("unable to read", &self.common_dir, error))?;
-        Ok(self.journal_dir.get_or_init(|| found))
+        Ok(self.seat.get_or_init(|| found))
     }
 
     /// Returns where the places are that a journal names, which is this file.

@@ -28,7 +28,7 @@ use super::encoding::{END, END_LEN, Flaw, LEN_MAX, begin, decode};
 use super::hold::{Hold, Signs};
 use super::home::Home;
 use super::owner::{HEAD_LEN, Owner};
-use super::place::{Place, Roots};
+use super::place::{MAY_NOT_WRITE, Place, Roots};
 use super::step::{GivesUp, How, Taken};
 use super::takeover::{remove_with_barrier, take_over};
 use super::view::View;
@@ -72,8 +72,8 @@ impl Journal {
             return Err(Error::new(ErrorKind::Misuse, message));
         };
         let home = Arc::clone(&holder.who.home);
-        let dir = home.journal_dir()?.to_owned();
-        let path = journal_path(&dir);
+        let seat = home.seat()?;
+        let (dir, path) = (&seat.dir, journal_path(&seat.dir));
         let failed = |error: io::Error| {
             if error.kind() == io::ErrorKind::AlreadyExists {
                 let told = super::describe_held(home.system.as_ref(), &path, &path, &error);
@@ -82,12 +82,13 @@ impl Journal {
             Error::io("unable to write", &path, error)
         };
         other.sign().map_err(failed)?;
-        let stat = home.system.stat(&dir).map_err(failed)?;
+        let stat = home.system.stat(dir).map_err(failed)?;
         let hold = Arc::clone(other.hold());
         holder.reveal(&hold, fsync).map_err(failed)?;
         let write = |hold: &Hold| {
             let own = hold.stat()?;
-            let text = change.encode(&holder.owner().text(), &stat, &own)?;
+            let named = |place: &Place| seat.names(place);
+            let text = change.encode(&holder.owner().text(), &stat, &own, &named)?;
             let mut file = hold.file();
             // Who may only read the repository has to see what it says.
             file.reveal()?;
@@ -124,9 +125,9 @@ impl Journal {
             path,
             hold,
         };
-        if fsync && let Err(error) = home.system.sync_dir(&dir) {
+        if fsync && let Err(error) = home.system.sync_dir(dir) {
             journal.end()?;
-            return Err(Error::io("unable to sync", &dir, error));
+            return Err(Error::io("unable to sync", dir, error));
         }
         Ok(journal)
     }
@@ -305,9 +306,16 @@ fn foreign(path: &Path, why: &str) -> Error {
     Error::new(ErrorKind::Corrupt, message)
 }
 
-/// Tells of a journal in a repository of which links lead to where its maker may not write.
-pub(super) fn leads_out(path: &Path, error: &io::Error) -> Error {
-    foreign(path, &error.to_string())
+/// Makes sure that no link of a repository leads to where the maker of its journal, at `path`, may not write.
+///
+/// # Errors
+/// `Corrupt` if one does; `Io` if that cannot be found out.
+pub(super) fn check_links(path: &Path, roots: &Roots) -> Result<()> {
+    match roots.are_makers() {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(foreign(path, MAY_NOT_WRITE)),
+        Err(error) => Err(Error::io("unable to follow the links beside", path, error)),
+    }
 }
 
 /// Tells of a journal of another directory. To move it away would leave a copy with half of a transaction.
@@ -422,7 +430,7 @@ fn finish(home: &Arc<Home>, path: &Path, stat: &Stat, says: Says) -> Result<()> 
         return remove();
     };
     let roots = home.roots(&journal.stat).map_err(unfinished)?;
-    roots.check().map_err(|error| leads_out(path, &error))?;
+    check_links(path, &roots)?;
     // What cannot be found out is no reason to take a step for one that is no business of this journal.
     let is_own = |guard: &Place| is_own(&roots, guard, &journal);
     let (change, transaction) = (&journal.change, journal.owner.id);

@@ -28,32 +28,21 @@ pub(crate) enum Place {
     Packed,
     /// The list of tables of the main worktree, or of the linked one with this id.
     List(Option<Vec<u8>>),
-    /// A file that no rule for names finds: of a ref outside of `refs/`, as Git allows it, or in
-    /// another repository. No journal names it, so that a crash can leave it as it was.
+    /// A file that no rule for names finds: of a ref outside of `refs/`, as Git allows it. No journal
+    /// names it, so that a crash can leave it as it was.
     Outside(PathBuf),
 }
 
 impl Place {
-    /// Returns the place of the loose ref `name` as a worktree sees it, which is the file at `path`;
-    /// `journal_dir` is where the journal of its repository is.
-    pub(crate) fn of_ref(
-        layout: &Layout,
-        journal_dir: &Path,
-        name: RefName<'_>,
-        path: &Path,
-    ) -> Place {
-        let named = common_name(layout, journal_dir, name).map(Place::Ref);
+    /// Returns the place of the loose ref `name` as a worktree sees it, which is the file at `path`.
+    pub(crate) fn of_ref(layout: &Layout, name: RefName<'_>, path: &Path) -> Place {
+        let named = common_name(layout, name).map(Place::Ref);
         named.unwrap_or_else(|| Place::Outside(path.to_owned()))
     }
 
     /// As [`Place::of_ref`], of the reflog.
-    pub(crate) fn of_log(
-        layout: &Layout,
-        journal_dir: &Path,
-        name: RefName<'_>,
-        path: &Path,
-    ) -> Place {
-        let named = common_name(layout, journal_dir, name).map(Place::Log);
+    pub(crate) fn of_log(layout: &Layout, name: RefName<'_>, path: &Path) -> Place {
+        let named = common_name(layout, name).map(Place::Log);
         named.unwrap_or_else(|| Place::Outside(path.to_owned()))
     }
 
@@ -162,20 +151,76 @@ fn is_sound(name: &[u8]) -> bool {
     id.is_none_or(is_worktree_id) && (is_below() || is_safe())
 }
 
-fn common_name(layout: &Layout, journal_dir: &Path, name: RefName<'_>) -> Option<RefNameBuf> {
+fn common_name(layout: &Layout, name: RefName<'_>) -> Option<RefNameBuf> {
     let (place, bare) = layout.locate(name);
     let (dir, bare) = (layout.dir(&place), bare.as_bytes());
-    let name = if dir != layout.common_dir() {
-        let id = worktree_id(layout.common_dir(), dir)?;
-        [b"worktrees/", id, b"/", bare].concat()
-    } else if journal_dir == dir || bare.starts_with(b"refs/") {
+    let name = if dir == layout.common_dir() {
         bare.to_vec()
     } else {
-        // Only what is below `refs` is in the other repository.
-        return None;
+        let id = worktree_id(layout.common_dir(), dir)?;
+        [b"worktrees/", id, b"/", bare].concat()
     };
-    let is_there = journal_dir == layout.common_dir() || dir == layout.common_dir();
-    (is_there && is_sound(&name)).then(|| owned_from_disk(name))
+    is_sound(&name).then(|| owned_from_disk(name))
+}
+
+/// Where the journal of a repository is, and what of the repository it can name.
+#[derive(Clone, Debug)]
+pub(super) struct Seat {
+    pub(super) dir: PathBuf,
+    /// Whether that is another repository, into which `refs` leads.
+    is_elsewhere: bool,
+    /// Whether `logs`, and `packed-refs`, lead there as well.
+    has_logs: bool,
+    has_packed: bool,
+}
+
+impl Seat {
+    /// Finds it. Whoever opens the other repository is to see a journal of what they share; where `refs` lies on
+    /// another disk, say, and there is none, it stays with what links do not lead away.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(super) fn find(system: &dyn System, common: &Path) -> io::Result<Seat> {
+        let own = || Seat {
+            dir: common.to_owned(),
+            is_elsewhere: false,
+            has_logs: true,
+            has_packed: true,
+        };
+        let refs = common.join("refs");
+        match system.lstat(&refs) {
+            Ok(stat) if stat.kind == FileKind::Symlink => {}
+            _ => return Ok(own()),
+        }
+        let real = real_path(system, &refs)?;
+        let dir = real.parent().unwrap_or(common);
+        match system.lstat(&dir.join("HEAD")) {
+            Err(error) if is_absent(&error) => return Ok(own()),
+            found => found.map(drop)?,
+        }
+        let is_same = |name: &str| -> io::Result<bool> {
+            Ok(real_path(system, &common.join(name))? == real_path(system, &dir.join(name))?)
+        };
+        Ok(Seat {
+            is_elsewhere: true,
+            has_logs: is_same("logs")?,
+            has_packed: is_same("packed-refs")?,
+            dir: dir.to_owned(),
+        })
+    }
+
+    /// Returns whether the journal calls this place of the repository as the repository itself does.
+    pub(super) fn names(&self, place: &Place) -> bool {
+        let is_shared = |name: &RefNameBuf| name.as_bytes().starts_with(b"refs/");
+        match place {
+            Place::Outside(_) => false,
+            _ if !self.is_elsewhere => true,
+            Place::Ref(name) => is_shared(name),
+            Place::Log(name) => self.has_logs && is_shared(name),
+            Place::Packed => self.has_packed,
+            Place::List(_) => false,
+        }
+    }
 }
 
 /// The directories that places are in. `refs`, `logs` and `packed-refs` may be links, which are
@@ -206,6 +251,9 @@ impl Maker {
         self.uid == 0 || self.uid == dir.uid || is_of_group
     }
 }
+
+pub(super) const MAY_NOT_WRITE: &str =
+    "a link leads there, and who made the journal may not write there";
 
 /// A place on the disk, and the system to reach it with.
 pub(super) struct Spot {
@@ -302,30 +350,39 @@ impl Roots {
     /// needs to have the right to write there: the link says nothing of that.
     fn beneath(&self, root: &Path) -> io::Result<Arc<dyn System>> {
         let system = self.system.beneath(root)?;
-        match self.maker {
-            Some(maker) if root != self.common && !maker.may_write(&system.stat(root)?) => {
-                let why = "a link leads there, and who made the journal may not write there";
-                Err(io::Error::other(why))
-            }
-            _ => Ok(system),
+        match self.may_write(system.as_ref(), root)? {
+            true => Ok(system),
+            false => Err(io::Error::other(MAY_NOT_WRITE)),
         }
     }
 
-    /// Makes sure that whoever made what is to be finished may write in all directories that links lead to.
+    fn may_write(&self, system: &dyn System, root: &Path) -> io::Result<bool> {
+        Ok(match self.maker {
+            Some(maker) if root != self.common => maker.may_write(&system.stat(root)?),
+            _ => true,
+        })
+    }
+
+    /// Returns whether whoever made what is to be finished may write in all directories that links lead to.
     ///
     /// # Errors
-    /// Those of the system, and another one if he may not.
-    pub(super) fn check(&self) -> io::Result<()> {
+    /// Those of the system.
+    pub(super) fn are_makers(&self) -> io::Result<bool> {
         let packed = self.packed.parent().unwrap_or(&self.common);
-        let mut linked = [&*self.logs, packed].into_iter();
-        linked.try_for_each(|root| match root.starts_with(&self.common) {
-            true => Ok(()),
-            false => match self.beneath(root) {
+        for root in [&*self.refs, &*self.logs, packed] {
+            if root.starts_with(&self.common) {
+                continue;
+            }
+            let system = match self.system.beneath(root) {
                 // There is nothing.
-                Err(error) if is_absent(&error) => Ok(()),
-                opened => opened.map(drop),
-            },
-        })
+                Err(error) if is_absent(&error) => continue,
+                opened => opened?,
+            };
+            if !self.may_write(system.as_ref(), root)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Returns where a place is, by what is known without asking.
@@ -425,42 +482,41 @@ fn shared_len(one: &[u8], other: &[u8]) -> usize {
     start.iter().rposition(|&byte| byte == b'/').unwrap_or(0)
 }
 
-/// How many links a name may lead through.
+/// How many links a path may lead through.
 const LINKS_MAX: usize = 40;
 
-/// Follows the links that a path ends with.
+/// Returns a path without the links that it leads through, and without the `..` in them. What is not there
+/// is no link.
 ///
 /// # Errors
 /// Those of the system.
 fn real_path(system: &dyn System, path: &Path) -> io::Result<PathBuf> {
-    let mut path = path.to_owned();
-    for _ in 0..LINKS_MAX {
-        match system.lstat(&path) {
-            Ok(stat) if stat.kind == FileKind::Symlink => {
-                let text = system.read_link(&path)?;
-                path = path.parent().unwrap_or(Path::new("")).join(text);
+    let parts = |path: &Path| -> Vec<PathBuf> {
+        let parts = path.components().rev();
+        parts.map(|part| PathBuf::from(part.as_os_str())).collect()
+    };
+    let (mut real, mut rest, mut links) = (PathBuf::new(), parts(path), 0);
+    while let Some(part) = rest.pop() {
+        if part == Path::new("..") && (real.has_root() || real.file_name().is_some()) {
+            real.pop();
+            continue;
+        }
+        // The root takes the place of all that was before it.
+        real.push(&part);
+        match system.lstat(&real) {
+            Ok(stat) if stat.kind == FileKind::Symlink && links < LINKS_MAX => {
+                links += 1;
+                rest.extend(parts(&system.read_link(&real)?));
+                real.pop();
             }
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => return Ok(path),
+            Ok(stat) if stat.kind == FileKind::Symlink => {
+                return Err(rustix::io::Errno::LOOP.into());
+            }
+            Err(error) if !is_absent(&error) => return Err(error),
+            _ => {}
         }
     }
-    Err(rustix::io::Errno::LOOP.into())
-}
-
-/// Returns the directory in which the journal of a repository is: that in which its refs really are,
-/// should `refs` be a link into another repository.
-///
-/// # Errors
-/// Those of the system.
-pub(crate) fn journal_dir(system: &dyn System, common: &Path) -> io::Result<PathBuf> {
-    let refs = common.join("refs");
-    match system.lstat(&refs) {
-        Ok(stat) if stat.kind == FileKind::Symlink => {
-            let real = real_path(system, &refs)?;
-            Ok(real.parent().unwrap_or(common).to_owned())
-        }
-        _ => Ok(common.to_owned()),
-    }
+    Ok(real)
 }
 
 #[cfg(test)]
@@ -521,9 +577,9 @@ mod tests {
         let at = |layout: &Layout, name: &str| {
             let roots = Roots::new(&system, Path::new("/r"), Path::new("/r/packed-refs"));
             let name = name_from_disk(name.as_bytes());
-            let (dir, none) = (layout.common_dir(), Path::new("/none"));
-            let file = Place::of_ref(layout, dir, name, none);
-            let log = Place::of_log(layout, dir, name, none);
+            let none = Path::new("/none");
+            let file = Place::of_ref(layout, name, none);
+            let log = Place::of_log(layout, name, none);
             (roots.path(&file), roots.path(&log))
         };
         let main = Layout::main("/r");
@@ -566,7 +622,66 @@ mod tests {
         let roots = Roots::find(&system, Path::new("/r"), None).unwrap();
         let branch = Place::read(b"ref", b"refs/heads/a").unwrap();
         assert_eq!(roots.path(&branch), Path::new("/other/refs/heads/a"));
-        let dir = journal_dir(system.as_ref(), Path::new("/r")).unwrap();
-        assert_eq!(dir, Path::new("/other"));
+        let seat = || Seat::find(system.as_ref(), Path::new("/r")).unwrap();
+        assert_eq!(seat().dir, Path::new("/r"), "it is no repository");
+        system.create_new(Path::new("/other/HEAD"), 0o666).unwrap();
+        assert_eq!(seat().dir, Path::new("/other"));
+    }
+
+    #[test]
+    fn what_is_not_shared_is_not_named() {
+        let system = SimSystem::new(1);
+        for dir in ["/r", "/other/refs", "/other/logs"] {
+            system.create_dir_all(Path::new(dir)).unwrap();
+        }
+        system.create_new(Path::new("/other/HEAD"), 0o666).unwrap();
+        let link = |name: &str| {
+            let text = Path::new("../r/./../other").join(name);
+            system.symlink(&text, &Path::new("/r").join(name)).unwrap();
+        };
+        let named = || {
+            let seat = Seat::find(&system, Path::new("/r")).unwrap();
+            let places: [(&[u8], &[u8]); 6] = [
+                (b"ref", b"refs/heads/a"),
+                (b"ref", b"HEAD"),
+                (b"ref", b"worktrees/w/refs/bisect/a"),
+                (b"list", b""),
+                (b"log", b"refs/heads/a"),
+                (b"packed-refs", b""),
+            ];
+            places.map(|(word, name)| seat.names(&Place::read(word, name).unwrap()))
+        };
+        assert_eq!(named(), [true; 6]);
+        link("refs");
+        assert_eq!(named(), [true, false, false, false, false, false]);
+        link("logs");
+        assert_eq!(named(), [true, false, false, false, true, false]);
+        link("packed-refs");
+        assert_eq!(named(), [true, false, false, false, true, true]);
+    }
+
+    #[test]
+    fn links_are_followed_to_their_end() {
+        let system = SimSystem::new(1);
+        for dir in ["/a/b", "/c/d"] {
+            system.create_dir_all(Path::new(dir)).unwrap();
+        }
+        for (text, path) in [
+            ("/c/d", "/a/away"),
+            ("../a/./b/../away/../x", "/c/up"),
+            ("circle", "/c/circle"),
+        ] {
+            system.symlink(Path::new(text), Path::new(path)).unwrap();
+        }
+        let real = |path: &str| real_path(&system, Path::new(path));
+        for (path, end) in [
+            ("/a/b", "/a/b"),
+            ("/a/away/none", "/c/d/none"),
+            ("/c/up", "/c/x"),
+            ("/../a", "/a"),
+        ] {
+            assert_eq!(real(path).unwrap(), Path::new(end), "{path}");
+        }
+        assert!(real("/c/circle").is_err());
     }
 }

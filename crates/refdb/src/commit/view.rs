@@ -1,13 +1,12 @@
 //! What readers see of a transaction that is committed and not finished.
 
-use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 
 use bytes::Bytes;
 
 use super::home::Home;
-use super::journal::{Read, is_own, journal_path, leads_out};
+use super::journal::{Read, check_links, is_own, journal_path};
 use super::owner::Owner;
 use super::place::{Place, Roots};
 use super::step::{Step, between};
@@ -21,10 +20,25 @@ pub(crate) struct View {
     journal: Read,
     /// Whether nothing goes, as not all is there that comes ([`Change::is_torn`]).
     is_torn: bool,
-    /// The last step that concerns a place, and its lock.
-    steps: HashMap<Place, (usize, usize)>,
-    /// Where the reflogs that move come from, by where they go to.
-    moves: HashMap<Place, Place>,
+    /// Which steps concern which places, in the order of the places, and for each in that of the steps: a name is
+    /// there once, however many millions somebody has put into the journal.
+    steps: Vec<Concern>,
+}
+
+/// That a step concerns a place: the one that it changes, or the one that a reflog comes from.
+#[derive(Clone, Copy, Debug)]
+struct Concern {
+    step: u32,
+    is_source: bool,
+}
+
+impl Concern {
+    fn place(self, steps: &[(usize, Step)]) -> Option<&Place> {
+        match steps.get(self.step as usize)? {
+            (_, Step::Move { from, .. }) if self.is_source => Some(from),
+            (_, step) => Some(step.place()),
+        }
+    }
 }
 
 /// What becomes of a place by a transaction that is committed.
@@ -52,15 +66,20 @@ impl View {
     pub(super) fn of(home: &Home, journal: Read) -> Result<View> {
         let roots = home.roots(&journal.stat)?;
         let path = journal_path(home.journal_dir()?);
-        roots.check().map_err(|error| leads_out(&path, &error))?;
-        let (mut steps, mut moves) = (HashMap::new(), HashMap::new());
-        for (at, (guard, step)) in journal.change.steps.iter().enumerate() {
-            steps.insert(step.place().clone(), (*guard, at));
-            if let Step::Move { place, from } = step {
-                steps.insert(from.clone(), (*guard, at));
-                moves.insert(place.clone(), from.clone());
-            }
-        }
+        check_links(&path, &roots)?;
+        let (seat, all) = (home.seat()?, &*journal.change.steps);
+        let concerns = (0..).zip(all).flat_map(|(at, (_, step))| {
+            let concern = |is_source| Concern {
+                step: at,
+                is_source,
+            };
+            let source = matches!(step, Step::Move { .. }).then(|| concern(true));
+            [Some(concern(false)), source].into_iter().flatten()
+        });
+        let is_named = |it: &Concern| it.place(all).is_some_and(|place| seat.names(place));
+        let mut steps: Vec<Concern> = concerns.filter(is_named).collect();
+        let written = |it: &Concern| it.place(all).and_then(Place::write);
+        steps.sort_by(|a, b| written(a).cmp(&written(b)));
         let is_own = |guard: &Place| is_own(&roots, guard, &journal);
         let is_torn = journal.change.is_torn(&roots, journal.owner.id, &is_own);
         Ok(View {
@@ -68,7 +87,6 @@ impl View {
             roots,
             journal,
             steps,
-            moves,
         })
     }
 
@@ -78,9 +96,9 @@ impl View {
     /// `Io` if the lock of the place cannot be looked at.
     pub(crate) fn of_place(&self, place: &Place) -> Result<Option<Becomes>> {
         let change = &self.journal.change;
-        let found = self.steps.get(place).and_then(|&(guard, at)| {
-            let (_, step) = change.steps.get(at)?;
-            Some((change.guards.get(guard)?, step))
+        let found = self.steps_of(place).next_back().and_then(|(guard, step)| {
+            let guard = change.guards.get(*guard)?;
+            Some((guard, step))
         });
         let Some((guard, step)) = found else {
             return Ok(None);
@@ -101,12 +119,32 @@ impl View {
         }))
     }
 
+    /// Returns the steps that concern a place.
+    fn steps_of(&self, place: &Place) -> impl DoubleEndedIterator<Item = &(usize, Step)> {
+        let all = &*self.journal.change.steps;
+        let written = |it: &Concern| it.place(all).and_then(Place::write);
+        let (first, end) = match place.write() {
+            Some(name) => {
+                let name = Some(name);
+                let first = self.steps.partition_point(|it| written(it) < name);
+                (first, self.steps.partition_point(|it| written(it) <= name))
+            }
+            None => (0, 0),
+        };
+        let found = self.steps.get(first..end).unwrap_or_default();
+        found.iter().filter_map(|it| all.get(it.step as usize))
+    }
+
     /// Returns the files of which one is a reflog, in the order in which it has these names.
     fn files(&self, place: &Place, path: PathBuf) -> Vec<PathBuf> {
-        let Some(from) = self.moves.get(place) else {
+        let source = |(_, step): &(usize, Step)| match step {
+            Step::Move { place: to, from } if to == place => Some(from.clone()),
+            _ => None,
+        };
+        let Some(from) = self.steps_of(place).find_map(source) else {
             return vec![path];
         };
-        let from = self.roots.path(from);
+        let from = self.roots.path(&from);
         let between = between(&from, &path);
         [Some(from), between, Some(path)]
             .into_iter()
@@ -121,6 +159,7 @@ impl View {
 
     /// Returns the places of which something becomes.
     pub(crate) fn places(&self) -> impl Iterator<Item = &Place> {
-        self.steps.keys()
+        let all = &*self.journal.change.steps;
+        self.steps.iter().filter_map(|it| it.place(all))
     }
 }

@@ -244,6 +244,29 @@ fn repository(format: Format) -> SimSystem {
     system
 }
 
+/// Moves what may be a link elsewhere: each is found in another way, and none beside the others.
+fn linked_away(base: &SimSystem) -> SimSystem {
+    let system = base.fork();
+    for dir in ["/disk/of/refs", "/disk/logs", "/repo/.git/x"] {
+        system
+            .create_dir_all(Path::new(dir))
+            .expect("a new directory");
+    }
+    for (name, to, text) in [
+        ("refs", "/disk/of/refs/refs", "/disk/of/refs/refs"),
+        ("logs", "/disk/logs/logs", "x/../../../disk/logs/logs"),
+        ("packed-refs", "/disk/packed-refs", "../../disk/packed-refs"),
+    ] {
+        let from = Path::new(GIT_DIR).join(name);
+        system.rename(&from, Path::new(to)).expect("it is there");
+        system
+            .symlink(Path::new(text), &from)
+            .expect("its place is free");
+    }
+    system.sync_all();
+    system
+}
+
 /// Makes a repository whose tables are too large to be merged under the lock of a commit.
 fn large_repository(format: Format) -> SimSystem {
     let system = empty(format);
@@ -433,6 +456,15 @@ fn cases(format: Format) -> Vec<(SimSystem, Workload)> {
     let new = empty(format);
     new.sync_all();
     cases.push((new, create_first));
+    if !is_reftable(format) {
+        let linked = linked_away(&base);
+        let several = |work: &Workload| work.scope == Scope::Several;
+        let works = workloads().into_iter().filter(several);
+        cases.extend(works.map(|mut work| {
+            work.name.push_str(", where links lead");
+            (linked.fork(), work)
+        }));
+    }
     if is_reftable(format) {
         let update = Workload::new("compact what is large", Scope::OneRef, |process| {
             commit(&process.main, vec![process.update("refs/heads/main", 5)])
@@ -533,7 +565,9 @@ fn assert_tables_are_whole(system: &SimSystem) {
 /// Returns the lock files, and the files that belong to nothing: those that have a temporary name,
 /// and tables that no list names.
 fn leftovers(system: &SimSystem) -> (Vec<String>, Vec<String>) {
+    let elsewhere = system.lstat(Path::new("/disk")).map(|_| "/disk".to_owned());
     let mut dirs = vec![GIT_DIR.to_owned()];
+    dirs.extend(elsewhere);
     let (mut locks, mut orphans) = (Vec::new(), Vec::new());
     while let Some(dir) = dirs.pop() {
         let named = listed(system, Path::new(&dir));

@@ -20,11 +20,14 @@ use super::new_names::Beside;
 use super::overlay::{self, LooseRef};
 use super::rewrite::{PackedEdit, PackedValue};
 use crate::backend::OptimizeOptions;
-use crate::commit::{Holder, LockFile, LockOptions, refused, sweep, take_over};
+use crate::commit::{
+    Holder, LockFile, LockOptions, is_new_value, refused, remove_if_there, sweep, take_over,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hook::{self, Hook, Step};
 use crate::objects::{Objects, Peeled};
 use crate::options::LockTimeout;
+use crate::system::joined;
 
 /// Packs the loose refs that the options include.
 ///
@@ -38,6 +41,7 @@ pub(super) fn optimize(files: &Arc<Files>, options: &OptimizeOptions<'_>) -> Res
     sweep_locks(files)?;
     let holder = files.holder();
     let mut lock = files.lock_packed(&holder)?;
+    sweep_values(files, &lock.lock().target())?;
     if files.options.quarantined {
         return Err(Error::new(
             ErrorKind::Misuse,
@@ -100,6 +104,31 @@ fn sweep_locks(files: &Files) -> Result<()> {
             .map_err(|error| Error::io("unable to remove locks in", dir, error))?;
     }
     Ok(())
+}
+
+/// Removes what a loss of power left of new content of packed-refs, whose lock the caller has, where a link leads
+/// to it: nobody looks there for locks.
+fn sweep_values(files: &Files, packed: &Path) -> Result<()> {
+    let (Some(dir), Some(target)) = (packed.parent(), packed.file_name()) else {
+        return Ok(());
+    };
+    if dir == files.layout.common_dir() {
+        return Ok(());
+    }
+    let is_value = |name: &str| {
+        target
+            .to_str()
+            .is_some_and(|target| is_new_value(name, target))
+    };
+    let sweep = || -> io::Result<()> {
+        for entry in files.system.read_dir(dir)? {
+            if std::str::from_utf8(&entry.name).is_ok_and(is_value) {
+                remove_if_there(files.system.as_ref(), &joined(dir, &entry.name))?;
+            }
+        }
+        Ok(())
+    };
+    sweep().map_err(|error| Error::io("unable to remove what was left in", dir, error))
 }
 
 fn peel(objects: &dyn Objects, oid: ObjectId) -> Result<Option<ObjectId>> {

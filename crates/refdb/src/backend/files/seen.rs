@@ -4,6 +4,7 @@
 //! somebody finishes it; whoever may not, or cannot tell whether the process runs, reads the new
 //! values from where the journal says they are. So nobody sees a half of it.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -25,15 +26,13 @@ use crate::system::{ReadFile, Stat};
 
 impl Files {
     /// Returns what a journal calls the loose ref `name`, which is the file at `path`.
-    pub(super) fn spot(&self, name: RefName<'_>, path: &Path) -> Result<Place> {
-        let dir = self.home.journal_dir()?;
-        Ok(Place::of_ref(&self.layout, dir, name, path))
+    pub(super) fn spot(&self, name: RefName<'_>, path: &Path) -> Place {
+        Place::of_ref(&self.layout, name, path)
     }
 
     /// Returns what a journal calls the reflog of `name`, which is the file at `path`.
-    pub(super) fn log_spot(&self, name: RefName<'_>, path: &Path) -> Result<Place> {
-        let dir = self.home.journal_dir()?;
-        Ok(Place::of_log(&self.layout, dir, name, path))
+    pub(super) fn log_spot(&self, name: RefName<'_>, path: &Path) -> Place {
+        Place::of_log(&self.layout, name, path)
     }
 
     /// Reads one ref as readers are to see it, without following symrefs.
@@ -46,7 +45,7 @@ impl Files {
             return self.read(name);
         };
         let (place, path) = self.path(name)?;
-        let becomes = view.of_place(&self.spot(name, &path)?)?;
+        let becomes = view.of_place(&self.spot(name, &path))?;
         if let Some(Becomes::Content(path)) = &becomes
             && let Some(target) = self.read_new(path)?
         {
@@ -127,7 +126,7 @@ impl Files {
             return Ok(None);
         };
         let path = self.log_path(name)?;
-        view.of_place(&self.log_spot(name, &path)?)
+        view.of_place(&self.log_spot(name, &path))
     }
 }
 
@@ -219,13 +218,9 @@ pub(super) fn coming(files: &Files, view: &View, prefix: &[u8]) -> Result<Coming
 
 /// Puts among loose refs, which are sorted, what is coming.
 pub(super) fn put_in(coming: Coming, refs: &mut Vec<LooseRef>) {
-    for (name, target) in coming {
-        let at = refs.partition_point(|found| found.name < name);
-        if refs.get(at).is_some_and(|found| found.name == name) {
-            refs.remove(at);
-        }
-        if target.is_some() {
-            refs.insert(at, LooseRef { name, target });
-        }
-    }
+    let coming: BTreeMap<_, _> = coming.into_iter().collect();
+    refs.retain(|found| !coming.contains_key(&found.name));
+    let new = coming.into_iter().filter(|(_, target)| target.is_some());
+    refs.extend(new.map(|(name, target)| LooseRef { name, target }));
+    refs.sort_by(|a, b| a.name.cmp(&b.name));
 }

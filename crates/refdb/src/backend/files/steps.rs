@@ -337,21 +337,21 @@ impl FilesSession {
         for dir in self.bars.names() {
             let name = name_from_disk(dir);
             let (_, path) = files.path(name)?;
-            bars.push(change.lock(files.spot(name, &path)?));
+            bars.push(change.lock(files.spot(name, &path)));
         }
         let mut guards = Vec::with_capacity(self.held.len());
         for held in &self.held {
             let bar = held.bar.and_then(|bar| bars.get(bar as usize).copied());
             guards.push(match bar {
                 Some(bar) => Some(bar),
-                None if held.lock.is_some() => Some(change.lock(self.spot_of(held)?)),
+                None if held.lock.is_some() => Some(change.lock(self.spot_of(held))),
                 None => None,
             });
         }
         Ok(guards)
     }
 
-    fn spot_of(&self, held: &Held) -> Result<Place> {
+    fn spot_of(&self, held: &Held) -> Place {
         self.files.spot(held.name.as_name(), &held.path)
     }
 
@@ -398,7 +398,7 @@ impl FilesSession {
             let name = append.name.as_name();
             let path = self.files.log_path(name)?;
             let mut create = append.create;
-            let place = self.files.log_spot(name, &path)?;
+            let place = self.files.log_spot(name, &path);
             let (guard, len) = match moved.get(&append.name) {
                 Some(&moved) => {
                     create = true;
@@ -466,11 +466,8 @@ impl FilesSession {
                 (0, may.make(system, path))
             }
         };
-        let place = || self.files.log_spot(name, path);
-        match checked {
-            Ok(()) => Ok(Some(len)),
-            Err(error) => Err(unable_to_append(&place()?, path, error)),
-        }
+        let failed = |error| unable_to_append(&self.files.log_spot(name, path), path, error);
+        checked.map(|()| Some(len)).map_err(failed)
     }
 
     /// Adds the steps of refs, and those of the reflogs that go with them.
@@ -489,7 +486,7 @@ impl FilesSession {
                 let held = self.held.get(index);
                 let lock = held.and_then(|held| held.lock.as_deref());
                 if let (Some(held), Some(lock), Some(guard)) = (held, lock, guards.of(index)) {
-                    change.put(guard, self.spot_of(held)?, lock);
+                    change.put(guard, self.spot_of(held), lock);
                 }
             }
             Ok(())
@@ -508,7 +505,7 @@ impl FilesSession {
         put(late, change)?;
         for &index in &planned.unlinks {
             if let (Some(held), Some(guard)) = (self.held.get(index), guards.of(index)) {
-                let place = self.spot_of(held)?;
+                let place = self.spot_of(held);
                 change.add(guard, Step::Remove { place });
             }
         }
@@ -564,7 +561,7 @@ impl FilesSession {
 impl Files {
     fn log_place(&self, name: RefName<'_>) -> Result<Place> {
         let path = self.log_path(name)?;
-        self.log_spot(name, &path)
+        Ok(self.log_spot(name, &path))
     }
 }
 
