@@ -488,6 +488,8 @@ impl Change {
                 Err(error) => is_absent(&error) && !step.takes_away(),
             }
         };
+        // Steps under one lock follow each other.
+        let mut last: Option<(usize, bool)> = None;
         let is_missed = |both: &&(usize, Step)| {
             let (guard, step) = both;
             match step {
@@ -496,8 +498,14 @@ impl Change {
                         && is_old(step)
                 }
                 Step::Remove { .. } => {
-                    let guard = self.guards.get(*guard);
-                    let is_lost = guard.is_some_and(|guard| matches!(is_own(guard), Ok(false)));
+                    let is_lost = match last {
+                        Some((at, is_lost)) if at == *guard => is_lost,
+                        _ => {
+                            let guard = self.guards.get(*guard);
+                            guard.is_some_and(|guard| matches!(is_own(guard), Ok(false)))
+                        }
+                    };
+                    last = Some((*guard, is_lost));
                     (is_torn || is_lost) && is_old(step)
                 }
                 Step::Append { .. } | Step::Move { .. } => false,
