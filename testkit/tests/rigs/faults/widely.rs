@@ -113,6 +113,14 @@ impl Case {
         }
         tried
     }
+
+    /// With the second hash every other operation is enough: what differs is that directories are locked.
+    fn stride(&self) -> usize {
+        match self.format.objects == ObjectFormat::Sha1 {
+            true => 1,
+            false => 2,
+        }
+    }
 }
 
 fn every_failure(format: Format) {
@@ -122,7 +130,7 @@ fn every_failure(format: Format) {
     let drawn = seeds.map(|seed| drawn::case(format, seed));
     for case in Case::all(format).into_iter().chain(drawn) {
         let mut seen = Seen::new();
-        for at in 0..case.ops {
+        for at in (0..case.ops).step_by(case.stride()) {
             for (failure, persistent) in kinds() {
                 case.fail_widely_at(at, failure, persistent, &mut seen);
                 tally.add(1);
@@ -139,7 +147,7 @@ fn every_loss_of_power(format: Format) {
     let mut different = 0;
     for case in Case::all(format) {
         let mut seen = Seen::new();
-        for at in 0..=case.ops {
+        for at in (0..=case.ops).step_by(case.stride()) {
             tally.add(case.lose_power_widely_at(at, seeds.clone(), &mut seen));
         }
         different += seen.len();
