@@ -14,16 +14,20 @@
 //!    asks for by name. What leads there, a symref, comes after that.
 //! 4. Nothing is taken away, live or in recovery, before all that the change gives is in place: what goes here
 //!    may have its only other value there. Where somebody removed locks or new content, it stays, and that is told.
+//! 5. What a lock guards that somebody removed is neither replaced nor taken away, live or in recovery: whoever
+//!    got that lock since may have written it.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::dirs::{MANY_MIN, sync};
+use super::hold::{Hold, is_held, lost_in_part};
 use super::journal::Journal;
 use super::place::{Place, PlainDirs, Roots, Spot};
 use super::possible;
 use super::step::{Clear, GivesUp, How, Source, Step, Taken};
-use super::{Holder, LockFile, LockOptions, remove_if_there};
+use super::{Holder, LockFile, LockOptions, lock_path, remove_if_there};
 use crate::error::{Error, ErrorKind, Result};
 use crate::system::beside::both;
 use crate::system::dirs::middle;
@@ -67,7 +71,7 @@ pub(crate) enum Carried {
 }
 
 /// Steps that failed, with why; those without a reason were left out, as one before them failed.
-type Failed<'s> = Vec<(&'s Step, Option<Error>)>;
+type Failed<'s> = Vec<(&'s (usize, Step), Option<Error>)>;
 
 /// Returns the name of a step that concerns no file that another one concerns, else nothing: a reflog below `refs/`
 /// has one name in a transaction, and all its entries are one step.
@@ -85,17 +89,18 @@ fn apart((_, step): &(usize, Step)) -> &[u8] {
 /// something away: what is given in its place may have failed.
 fn take_each<'s>(
     steps: &'s [(usize, Step)],
-    take: &dyn Fn(&Step, &mut Taken) -> Result<()>,
+    take: &dyn Fn(&(usize, Step), &mut Taken) -> Result<()>,
     taken: &mut Taken,
     failed: &mut Failed<'s>,
 ) {
-    for (_, step) in steps {
-        let is_same = |(other, _): &(&Step, _)| other.place() == step.place();
+    for guarded in steps {
+        let (_, step) = guarded;
+        let is_same = |((_, other), _): &(&(usize, Step), _)| other.place() == step.place();
         let is_early = !failed.is_empty() && step.takes_away();
         if is_early || failed.iter().any(is_same) {
-            failed.push((step, None));
-        } else if let Err(error) = take(step, taken) {
-            failed.push((step, Some(error)));
+            failed.push((guarded, None));
+        } else if let Err(error) = take(guarded, taken) {
+            failed.push((guarded, Some(error)));
         }
     }
 }
@@ -182,7 +187,8 @@ impl Change {
             dirs: std::mem::take(&mut means.dirs),
             ..Taken::default()
         };
-        let how = self.as_maker(&means);
+        let holds = means.holder.holds();
+        let how = self.as_maker(&means, &holds);
         let system = means.holder.system();
         let mut afterwards = Vec::new();
         if self.guards.is_empty() {
@@ -213,7 +219,7 @@ impl Change {
     }
 
     /// Returns how the process takes the steps that made the change.
-    fn as_maker<'m>(&self, means: &Means<'m>) -> How<'m> {
+    fn as_maker<'m>(&self, means: &Means<'m>, holds: &'m [Arc<Hold>]) -> How<'m> {
         let is_few = self.steps.len() < MANY_MIN;
         // A lock that takes its content itself says nothing, and to make up what it would say takes time.
         let is_beside = |(_, step): &(usize, Step)| {
@@ -234,6 +240,7 @@ impl Change {
                 0
             },
             packed: means.packed,
+            holds,
             is_live: true,
             is_first: true,
             gives_up: GivesUp::Nothing,
@@ -247,7 +254,9 @@ impl Change {
     /// Takes the steps of a change whose journal is written.
     #[cfg(test)]
     pub(super) fn take_after(&self, means: &Means<'_>) -> Result<()> {
-        self.take_all(&means.roots, self.as_maker(means), &mut Taken::default())
+        let holds = means.holder.holds();
+        let how = self.as_maker(means, &holds);
+        self.take_all(&means.roots, how, &mut Taken::default())
     }
 
     /// Writes the journal, which commits the change.
@@ -263,8 +272,7 @@ impl Change {
     /// Makes sure that there is one step, and entries of reflogs. What is done without a lock is no
     /// transaction: each step of it stands for itself.
     fn check_is_one(&self, lock: Option<&LockFile>) -> Result<()> {
-        let is_entry = |step: &Step| matches!(step, Step::Append { .. });
-        let others = self.steps.iter().filter(|(_, step)| !is_entry(step));
+        let others = self.steps.iter().filter(|(_, step)| !step.is_entry());
         if lock.is_none() || others.count() <= 1 {
             return Ok(());
         }
@@ -296,7 +304,8 @@ impl Change {
     /// Takes every step; those that fail are taken once more, with those that concern the same places.
     fn take_all(&self, roots: &Roots, how: How<'_>, taken: &mut Taken) -> Result<()> {
         let mut failed = Failed::new();
-        let take = |step: &Step, taken: &mut Taken| self.take_live(step, roots, how, taken);
+        let take =
+            |step: &(usize, Step), taken: &mut Taken| self.take_live(step, roots, how, taken);
         for steps in self
             .steps
             .chunk_by(|one, next| apart(one).is_empty() == apart(next).is_empty())
@@ -311,7 +320,8 @@ impl Change {
             let (here, there) = steps.split_at(middle);
             let second = || {
                 let (mut taken, mut failed) = (Taken::default(), Failed::new());
-                let take = |step: &Step, taken: &mut Taken| step.take(roots, how, taken);
+                let take =
+                    |(_, step): &(usize, Step), taken: &mut Taken| step.take(roots, how, taken);
                 take_each(there, &take, &mut taken, &mut failed);
                 (taken, failed)
             };
@@ -335,7 +345,18 @@ impl Change {
     }
 
     /// Takes a step as the process that makes the change.
-    fn take_live(&self, step: &Step, roots: &Roots, how: How<'_>, taken: &mut Taken) -> Result<()> {
+    fn take_live(
+        &self,
+        (guard, step): &(usize, Step),
+        roots: &Roots,
+        how: How<'_>,
+        taken: &mut Taken,
+    ) -> Result<()> {
+        // Somebody else may have written what it would replace, once the lock was removed.
+        if let (Some(guard), false) = (self.guards.get(*guard), step.is_entry()) {
+            let is_held = is_held(how.holds, roots.system(), &lock_path(&roots.path(guard)));
+            is_held.map_err(lost_in_part)?;
+        }
         step.take(roots, how, taken)?;
         if !is_packing(step) {
             return Ok(());

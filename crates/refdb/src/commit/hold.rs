@@ -237,7 +237,7 @@ impl Holder {
         self.holds().iter().any(|hold| hold.is_torn())
     }
 
-    fn holds(&self) -> Vec<Arc<Hold>> {
+    pub(super) fn holds(&self) -> Vec<Arc<Hold>> {
         let holds = self.who.holds.lock();
         let holds = holds.unwrap_or_else(PoisonError::into_inner);
         holds.iter().filter_map(Weak::upgrade).collect()
@@ -362,6 +362,35 @@ pub(super) fn lost(error: io::Error) -> Error {
         _ => "unable to see whether the locks of this transaction are still held",
     };
     Error::new(ErrorKind::Locked, message).with_source(error)
+}
+
+/// As [`lost`], of a transaction that is committed.
+pub(super) fn lost_in_part(error: io::Error) -> Error {
+    let message = "a lock of this transaction was removed by somebody else";
+    Error::new(ErrorKind::Locked, message).with_source(error)
+}
+
+/// Makes sure that the lock at `path` is a name of one of these files. It is looked at only if one of them lost
+/// a name: that takes one call, whatever the path.
+///
+/// # Errors
+/// `ESTALE` if it is none of theirs; those of the system.
+pub(super) fn is_held(holds: &[Arc<Hold>], system: &dyn System, path: &Path) -> io::Result<()> {
+    let is_whole = |hold: &Arc<Hold>| hold.check().is_ok() && !hold.is_torn();
+    if holds.iter().all(is_whole) {
+        return Ok(());
+    }
+    let found = system.find(path)?;
+    for hold in holds {
+        let own = hold.file().identity()?;
+        if found
+            .as_ref()
+            .is_some_and(|found| own == (found.dev, found.ino))
+        {
+            return Ok(());
+        }
+    }
+    Err(rustix::io::Errno::STALE.into())
 }
 
 impl Hold {

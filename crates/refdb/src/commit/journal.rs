@@ -492,6 +492,7 @@ fn as_finisher(home: &Home, journal: &Read, says: Says) -> How<'static> {
         shared: home.shared,
         transaction: journal.owner.id,
         packed: None,
+        holds: &[],
         is_live: false,
         is_first: false,
         gives_up: match says {

@@ -9,12 +9,14 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bstr::ByteSlice;
 use bytes::Bytes;
 
 use super::content::Content;
 use super::dirs::{add_parent, create_dirs};
+use super::hold::{Hold, lost_in_part};
 use super::place::{Place, Roots, Spot};
 use super::put::{put, put_for_barrier, rename};
 use super::{LockFile, fitting, lock_path, remove_if_there, value_path};
@@ -82,6 +84,8 @@ pub(crate) struct How<'h> {
     /// The lock of packed-refs, if it is looked at once more before that is replaced: what came before took its
     /// time, and a person can remove locks.
     pub(crate) packed: Option<&'h LockFile>,
+    /// The files whose names are the locks of the process that makes the change.
+    pub(crate) holds: &'h [Arc<Hold>],
     /// Whether the process lives that made the change: what is not there then was taken away from it.
     pub(crate) is_live: bool,
     /// Whether no step was taken before.
@@ -138,6 +142,11 @@ impl Step {
             | Step::Append { place, .. }
             | Step::Move { place, .. } => place,
         }
+    }
+
+    /// Returns whether the step adds entries to a reflog, and replaces nothing.
+    pub(super) fn is_entry(&self) -> bool {
+        matches!(self, Step::Append { .. })
     }
 
     /// Returns whether the step takes something away that another one gives elsewhere, or that was there.
@@ -202,10 +211,7 @@ impl Step {
                 // Who has just written the content need not read it.
                 let content = content.filter(|_| !how.is_live);
                 if let (Place::Packed, Some(lock)) = (place, how.packed) {
-                    lock.check_name().map_err(|error| {
-                        let message = "a lock of this transaction was removed by somebody else";
-                        Error::new(ErrorKind::Locked, message).with_source(error)
-                    })?;
+                    lock.check_name().map_err(lost_in_part)?;
                 }
                 let value = value_of(path, *from, how.transaction);
                 let put = match from {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::encoding::dir_of_journal;
 use super::entries::{Entry, is_barrier, is_exchanged, is_lock};
 use super::home::Home;
+use super::journal::journal_path;
 use super::owner::{self, Owner, Purpose};
 use super::{
     Holder, LockFile, LockOptions, journal, lock_path, pid_path, remove_if_there, target_beside,
@@ -36,6 +37,14 @@ pub fn take_over_any(home: &Arc<Home>, path: &Path) -> io::Result<bool> {
 
 fn take_over_of(most: Purpose, home: &Arc<Home>, path: &Path) -> io::Result<bool> {
     let system = home.system.as_ref();
+    if *path == journal_path(home.journal_dir().map_err(io::Error::other)?) {
+        // Many wait for that of a process which runs: it is not read.
+        if system.guard_file(path)?.is_none() {
+            return Ok(false);
+        }
+        let found = journal::recover(home).map_err(io::Error::other)?;
+        return Ok(found.view.is_none() && found.error.is_none());
+    }
     if !is_lock(path) {
         return match target_beside(path) {
             Some(target) => remove_orphan(home, path, &target),

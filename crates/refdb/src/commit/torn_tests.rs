@@ -228,6 +228,7 @@ fn nothing_goes_whose_replacement_is_taken_while_it_is_recovered() {
             shared: SharedRepository::Umask,
             transaction: moves.new.holder().owner().id,
             packed: None,
+            holds: &[],
             is_live: false,
             is_first: false,
             gives_up: step::GivesUp::Nothing,
@@ -367,11 +368,80 @@ fn nothing_goes_whose_replacement_was_taken_from_the_living() {
         // Between the journal and the first step.
         remove(system, &moves.files(), removed);
         let taken = moves.change.take_after(&moves.means());
-        let (is_new, is_old) = found(system, name);
-        assert_eq!(taken.is_ok(), is_new, "{context}");
-        assert!(is_new != is_old, "{context}");
-        assert!(is_new || removed & 0b011 != 0, "{context}");
+        // As it would be recovered.
+        assert_eq!(taken.is_ok(), removed == 0, "{context}");
+        let (is_given, is_old) = (removed & 0b011 == 0, removed != 0);
+        assert_eq!(found(system, name), (is_given, is_old), "{context}");
     });
+}
+
+#[test]
+fn what_is_written_under_a_lock_that_was_taken_from_the_living_stays() {
+    each(|system, name, removed, context| {
+        let moves = Moves::commit(&system.process(7), name);
+        let removed = removed & 0b101;
+        remove(system, &moves.files(), removed);
+        for (bit, name) in [(0b001, name), (0b100, "HEAD")] {
+            if removed & bit != 0 {
+                let _ = system.remove_file(&at(name));
+                create(system, name, b"another");
+            }
+        }
+        let taken = moves.change.take_after(&moves.means());
+        assert_eq!(taken.is_ok(), removed == 0, "{context}");
+        for (bit, name) in [(0b001, name), (0b100, "HEAD")] {
+            let is_kept = system.read(&at(name)).is_ok_and(|it| &it[..] == b"another");
+            assert_eq!(is_kept, removed & bit != 0, "{context}: {name}");
+        }
+    });
+}
+
+#[test]
+fn whoever_waits_for_the_journal_of_the_dead_finishes_it() {
+    let system = repository();
+    create(&system, "HEAD", b"old");
+    let shared: Arc<dyn System> = Arc::new(system.process(8));
+    let home = Home::new(&shared, Path::new(DIR), &Options::new(ObjectFormat::Sha1));
+    let holder = Holder::new(&home);
+    let names = ["MERGE_HEAD", "REVERT_HEAD"];
+    let one = LockFile::acquire(&holder, &at(names[0]), OPTIONS).unwrap();
+    let other = LockFile::acquire_linked(&holder, &at(names[1]), OPTIONS, &one).unwrap();
+    let mut change = Change::default();
+    for (name, mut lock) in names.into_iter().zip([one, other]) {
+        lock.write_all(name.as_bytes()).unwrap();
+        let guard = change.lock(place(name));
+        change.put(guard, place(name), &lock);
+        lock.leave();
+    }
+    let dies = system.process(7);
+    let moves = Moves::commit(&dies, "packed-refs");
+    let means = Means {
+        holder: &holder,
+        lock: Some(&LockFile::acquire(&holder, &at("CHERRY_PICK_HEAD"), OPTIONS).unwrap()),
+        packed: None,
+        ..moves.means()
+    };
+    assert!(
+        change.commit(&means).is_err(),
+        "it may be one of the living"
+    );
+    drop(means);
+    moves.leave();
+    dies.end();
+    let lock = LockFile::acquire(&holder, &at("BISECT_HEAD"), OPTIONS).unwrap();
+    let roots = Roots::new(&shared, Path::new(DIR), &at("packed-refs"));
+    let means = Means {
+        holder: &holder,
+        lock: Some(&lock),
+        packed: None,
+        options: OPTIONS,
+        fsync: true,
+        roots,
+        dirs: BTreeSet::new(),
+        clear: &|_| Ok(()),
+    };
+    change.commit(&means).unwrap().leave();
+    assert_eq!(found(&system, "packed-refs"), (true, false));
 }
 
 /// Whoever writes packed-refs between the journal and the first step had a lock that was taken away, or took this one.
