@@ -5,7 +5,8 @@
 //! 2. What the list does not name fills only places of which no listed table says anything, or takes the place of
 //!    several of which one is damaged: then it is what compaction made of them.
 //! 3. A file of which nothing can be read stands before no other.
-//! 4. Listed tables with update indices in common all belong there, in the order of the list, as Git reads them.
+//! 4. Listed tables whose update indices are in another order all belong there, in the order of the list, as Git reads
+//!    them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -19,7 +20,7 @@ use super::overlap::overlapping;
 use super::{Options, Plan};
 use crate::verify::{Damage, Repair, indices_of_name};
 
-/// A file that may belong into the stack, or listed ones with update indices in common.
+/// A file that may belong into the stack, or listed ones whose update indices are not in the order of the list.
 #[derive(Clone)]
 struct Candidate {
     name: String,
@@ -273,7 +274,7 @@ fn chosen(found: Vec<Candidate>, is_cut: bool) -> Vec<String> {
     chosen.into_names()
 }
 
-/// Makes one of listed files that say something and have update indices in common.
+/// Makes one of listed files that say something and whose update indices are not in the order of the list.
 fn together(mut listed: Vec<Candidate>) -> Vec<Candidate> {
     listed.sort_by_key(|it| it.line);
     let (empty, listed): (Vec<Candidate>, Vec<Candidate>) =
@@ -341,9 +342,10 @@ fn ranges_of<'c>(files: impl Iterator<Item = &'c Candidate>) -> Vec<(u64, u64)> 
     ranges
 }
 
-/// Returns the update indices that a name says; from the least one on those of the records are counted.
+/// Returns the update indices that a name says; from the least one on those of the records are counted. Those of the next
+/// table follow the last one, also where it is less than the first.
 pub(super) fn sensible(named: Option<(u64, u64)>) -> Option<(u64, u64)> {
-    named.map(|(min, max)| (min, max.max(min)))
+    named.map(|(min, max)| (min.min(max), max))
 }
 
 /// Returns the table that a file is, if all of it is as it should be.

@@ -1,5 +1,5 @@
-//! Tables with update indices in common: what they say together becomes one table, since only so do the indices
-//! say again which of two is the later one.
+//! Tables whose update indices are not behind those of the tables before them: what they say together becomes one table,
+//! since only so do the indices say again what the order of the list said, which of two is the later one.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,17 +13,14 @@ use super::stack::{Member, Stack};
 /// A table has three bytes to say how large its blocks are.
 const BLOCK_SIZE_MAX: u32 = (1 << 24) - 1;
 
-/// Divides tables, in the order of their list, into groups: one that has update indices in common with an earlier one
+/// Divides tables, in the order of their list, into groups: one that does not begin behind the end of an earlier one
 /// belongs to that, and so does what stands between the two.
 pub(super) fn overlapping<T>(tables: Vec<T>, indices: impl Fn(&T) -> (u64, u64)) -> Vec<Vec<T>> {
     let mut groups: Vec<Vec<T>> = Vec::new();
     for table in tables {
-        let (min, max) = indices(&table);
-        let has_common = |it: &T| {
-            let (other_min, other_max) = indices(it);
-            min <= other_max && other_min <= max
-        };
-        let first = groups.iter().position(|group| group.iter().any(has_common));
+        let (min, _) = indices(&table);
+        let is_behind = |it: &T| indices(it).1 < min;
+        let first = groups.iter().position(|group| !group.iter().all(is_behind));
         let mut joined: Vec<T> = match first {
             Some(first) => groups.drain(first..).flatten().collect(),
             None => Vec::new(),
@@ -35,7 +32,7 @@ pub(super) fn overlapping<T>(tables: Vec<T>, indices: impl Fn(&T) -> (u64, u64))
 }
 
 impl Plan<'_> {
-    /// Merges those tables of a stack that have update indices in common, in the order in which they are listed.
+    /// Merges those tables of a stack whose update indices are not in the order in which they are listed.
     pub(super) fn merge_overlapping(&self, dir: &Path, stack: &mut Stack) -> Result<()> {
         let members = std::mem::take(&mut stack.members);
         let indices = |it: &Member| (it.table.min_update_index(), it.table.max_update_index());
@@ -46,7 +43,13 @@ impl Plan<'_> {
             stack.gone.extend(old.map(|it| dir.join(&it.name)));
             match group.len() {
                 1 => stack.members.extend(group),
-                _ => self.add(stack, self.merged(dir, &group)?)?,
+                _ => {
+                    self.add(stack, self.merged(dir, &group)?)?;
+                    stack.mixed = stack
+                        .members
+                        .last()
+                        .map_or(0, |it| it.table.max_update_index());
+                }
             }
         }
         Ok(())
@@ -77,7 +80,7 @@ mod tests {
     use super::overlapping;
 
     #[test]
-    fn what_has_indices_in_common_is_one_with_what_stands_between() {
+    fn what_is_not_later_is_one_with_what_stands_between() {
         let groups = |ranges: &[(u64, u64)]| -> Vec<Vec<(u64, u64)>> {
             overlapping(ranges.to_vec(), |range| *range)
         };
@@ -102,5 +105,9 @@ mod tests {
         );
         let all = [(1, 1), (2, 2), (3, 3), (3, 9), (1, 9)];
         assert_eq!(groups(&all), [all.to_vec()]);
+        assert_eq!(
+            groups(&[(1, 1), (5, 5), (7, 7), (4, 4), (8, 8)]),
+            [vec![(1, 1)], vec![(5, 5), (7, 7), (4, 4)], vec![(8, 8)]]
+        );
     }
 }

@@ -11,7 +11,7 @@ use refdb::layout::HEAD_OF_TABLES;
 use refdb::name::{FormatOptions, is_well_formed};
 use refdb::objects::Peeled;
 use refdb::system::FileKind;
-use refdb::{Error, ObjectFormat, ObjectId, Result, Target};
+use refdb::{Error, ErrorKind, ObjectFormat, ObjectId, Result, Target};
 use reftable::{
     LogRecord, LogValue, MergedLogs, MergedRefs, RefCursor, RefRecord, RefValue, Table,
     WriteOptions, Writer,
@@ -42,6 +42,8 @@ pub(super) struct Stack {
     is_last: bool,
     /// The greatest update index of the newest table, where it keeps log entries above that.
     stated: Option<u64>,
+    /// The greatest update index of tables that were merged: up to it, no index says what came first.
+    pub(super) mixed: u64,
 }
 
 /// An update index as great as this is damage: the names of tables have twelve digits for it.
@@ -125,7 +127,11 @@ impl Plan<'_> {
         }
         let logs = bad_logs(&tables);
         if !(fixes.is_empty() && logs.is_empty()) {
-            let index = tables.last().map_or(0, |table| table.max_update_index()) + 1;
+            let last = tables.last().map_or(0, |table| table.max_update_index());
+            let index = last.checked_add(1).ok_or_else(|| {
+                let what = format!("'{}': its update indices leave none", dir.display());
+                Error::new(ErrorKind::Corrupt, what)
+            })?;
             let bytes = self.table_of(&fixes, &logs, index, format)?;
             self.add(&mut stack, bytes)?;
         }
@@ -352,7 +358,7 @@ impl Plan<'_> {
             let name = record.name.to_vec();
             present.insert(name.clone());
             let log = logged.get(&name).map(Vec::as_slice).unwrap_or_default();
-            let newer = newer(log, record.update_index, stack.stated);
+            let newer = newer(log, record.update_index.max(stack.mixed), stack.stated);
             let is_bad_name = !is_well_formed(&name, FormatOptions::ONE_LEVEL);
             let value = match record.value {
                 _ if is_bad_name => {

@@ -328,6 +328,86 @@ fn a_name_whose_first_update_index_is_above_its_last_is_mended_at_once() {
     }
 }
 
+/// As Git leaves them, which counts on from the last index of the last table: what is written behind such a one has lower
+/// indices, and whole tables may have them as well.
+#[test]
+fn of_two_tables_the_later_one_of_the_list_counts_whatever_their_indices_are() {
+    let with = |indices, refs| Says {
+        indices,
+        refs,
+        logs: &[],
+    };
+    let (first, second) = (FIRST.refs, SECOND.refs);
+    let c = [("refs/heads/c", Some(4))];
+    for format in FORMATS {
+        for indices in [
+            [(5, 1), (2, 2), (3, 3)],
+            [(1000, 3), (4, 4), (5, 5)],
+            [(7, 3), (8, 8), (4, 4)],
+            [(9, 9), (4, 4), (6, 6)],
+        ] {
+            let writer = Repo::init(format);
+            let refs = [first, second, &c[..]];
+            let tables = indices.iter().zip(refs).map(|(&(min, max), refs)| {
+                let table = with((min, max.max(min)), refs).table(&writer);
+                ((min, max), forge::with_indices(table, min, max))
+            });
+            let repo = repo(format, &tables.collect::<Vec<_>>());
+            let what = format!("{format}: {indices:?}");
+            assert_eq!(stays(&repo, &what), [""; 0], "{what}");
+            let again = ours::open_damaged(&repo.git_dir());
+            let again = plan(&again, Options::default()).expect("a plan");
+            assert!(again.is_empty(), "{what}");
+        }
+    }
+}
+
+/// A part is lost, so that reflogs tell what refs were; but not by indices that say nothing of what came first.
+#[test]
+fn of_tables_in_another_order_no_reflog_tells_what_is_newer() {
+    for format in FORMATS {
+        let writer = Repo::init(format);
+        let mut cut = SECOND.table(&writer);
+        let names = cut.len() / 2;
+        cut[28..names].fill(b'x');
+        let older = Says {
+            indices: (6, 6),
+            logs: &[("refs/heads/main", 6, 0)],
+            ..FIRST
+        };
+        let newer = Says {
+            indices: (4, 4),
+            refs: &[("refs/heads/main", Some(1))],
+            logs: &[],
+        };
+        let tables = [older, newer].map(|it| (it.indices, it.table(&writer)));
+        let [older, newer] = tables;
+        let repo = repo(format, &[((2, 2), cut), older, newer]);
+        repair(&repo, "another order");
+        let main = repo.git(["rev-parse", "refs/heads/main"]).run().text();
+        assert_eq!(main.trim(), repo.objects().commits[1]);
+    }
+}
+
+/// There is no index for what a repair writes: it changes nothing rather than write it below all others.
+#[test]
+fn no_repair_writes_below_the_last_update_index_that_there_is() {
+    for format in FORMATS {
+        let says = Says {
+            indices: (u64::MAX, u64::MAX),
+            refs: &[("refs/heads/main", Some(0))],
+            logs: &[],
+        };
+        let repo = of(format, &[says]);
+        let before = listed(&repo);
+        assert_ne!(check(&repo), []);
+        let repository = ours::open_damaged(&repo.git_dir());
+        let refused = plan(&repository, Options::default()).expect_err("no index is left");
+        assert!(refused.to_string().contains("leave none"), "{refused}");
+        assert_eq!(listed(&repo), before);
+    }
+}
+
 /// Such a table is the oldest one by its header, and a newer one deletes and changes what it says: nothing comes back,
 /// whether the two have an update index in common or not.
 #[test]
