@@ -503,6 +503,24 @@ fn files_of_nothing_but_bad_lines_are_repaired_in_little_memory() {
     assert_eq!(list(repo.path()), before);
 }
 
+/// A million lines of a section, and one whose name is long: Git needs less than 100 MiB for either.
+#[test]
+fn a_configuration_of_many_lines_needs_little_memory() {
+    let repo = Repo::init(refdb_testkit::Format::FILES_SHA1);
+    let config = repo.git_dir().join("config");
+    let before = fs::read_to_string(&config).expect("it is there");
+    let long = "a".repeat(20_000);
+    for more in [
+        format!("[a]\n{}", "b\n".repeat(1 << 20)),
+        format!("[{long}]\n{}", "b\nc\n".repeat(10_000)),
+    ] {
+        fs::write(&config, before.clone() + &more).expect("room");
+        let out = limited(repo.path(), "-v 200000", "symbolic-ref HEAD", "");
+        let told = out.stderr.as_bstr();
+        assert_eq!(out.stdout.as_bstr(), "refs/heads/main\n", "{told}");
+    }
+}
+
 #[test]
 fn trailers_of_a_long_message_need_little_memory() {
     let repo = Repo::init(refdb_testkit::Format::FILES_SHA1);

@@ -22,13 +22,14 @@ mod parse;
 mod sources;
 pub mod values;
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fmt, io};
 
-use bstr::{BStr, BString, ByteSlice};
+use bstr::{BStr, ByteSlice};
 pub(crate) use command::Override;
 pub(crate) use include::Conditions;
+use parse::Variables;
 use refdb::system::System;
 use refdb::{Error, ErrorKind, Result};
 pub(crate) use sources::{GlobalFiles, LocalFile, Sources};
@@ -64,46 +65,68 @@ impl Scope {
     }
 }
 
-/// One value of the configuration.
-#[derive(Clone, Debug)]
-pub struct Entry {
-    key: BString,
-    value: Option<BString>,
+/// A file, or the command line, and what it says.
+#[derive(Debug)]
+struct Source {
     scope: Scope,
-    file: Option<Arc<Path>>,
-    line: usize,
+    file: Option<PathBuf>,
+    variables: Variables,
+}
+
+impl Source {
+    fn entries(self: &Arc<Self>) -> impl Iterator<Item = Entry> {
+        let entry = |at| Entry {
+            source: Arc::clone(self),
+            at,
+        };
+        (0..self.variables.len()).map(entry)
+    }
+}
+
+/// One value of the configuration.
+#[derive(Clone)]
+pub struct Entry {
+    source: Arc<Source>,
+    /// Which of the source's variables it is.
+    at: u32,
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}={:?}", self.key(), self.value())
+    }
 }
 
 impl Entry {
     /// Returns the key: section and variable in lower case.
     pub fn key(&self) -> &BStr {
-        self.key.as_bstr()
+        self.source.variables.key(self.at)
     }
 
     /// Returns the value; `None` for a key without `=`.
     pub fn value(&self) -> Option<&BStr> {
-        self.value.as_ref().map(|value| value.as_bstr())
+        self.source.variables.value(self.at)
     }
 
     /// Returns where the value comes from.
     pub fn scope(&self) -> Scope {
-        self.scope
+        self.source.scope
     }
 
     /// Returns the file that the value stands in, unless it was given on the command line.
     pub fn file(&self) -> Option<&Path> {
-        self.file.as_deref()
+        self.source.file.as_deref()
     }
 
     /// Returns the line of the file on which the value ends, counted from 1; 0 if it stands in no
     /// file.
     pub fn line(&self) -> usize {
-        self.line
+        self.source.variables.line(self.at)
     }
 
     /// Makes the error of a value that makes no sense: what is wrong, and on a line of its own
     /// where the value stands.
-    pub(crate) fn unparsable(&self, what: impl std::fmt::Display) -> Error {
+    pub(crate) fn unparsable(&self, what: impl fmt::Display) -> Error {
         Error::misconfigured(what, self.place())
     }
 
@@ -113,7 +136,7 @@ impl Entry {
     }
 
     fn place(&self) -> String {
-        let (key, line) = (&self.key, self.line);
+        let (key, line) = (self.key(), self.line());
         match self.file() {
             Some(file) => {
                 let file = file.display();
@@ -124,9 +147,9 @@ impl Entry {
     }
 
     /// Makes the error of a line that makes no sense to what reads the configuration line by line.
-    fn bad_line(&self, what: impl std::fmt::Display) -> Error {
+    fn bad_line(&self, what: impl fmt::Display) -> Error {
         let place = match self.file() {
-            Some(file) => format!("bad config line {} in file {}", self.line, file.display()),
+            Some(file) => format!("bad config line {} in file {}", self.line(), file.display()),
             None => "unable to parse command-line config".to_owned(),
         };
         Error::misconfigured(what, place)
@@ -150,15 +173,13 @@ impl Config {
     pub fn parse(content: &[u8]) -> Result<Config> {
         let variables = parse::parse(content)
             .map_err(|line| Error::new(ErrorKind::Config, format!("bad config line {line}")))?;
-        let entries = variables.into_iter().map(|variable| Entry {
-            key: variable.key,
-            value: variable.value,
+        let source = Arc::new(Source {
             scope: Scope::Local,
             file: None,
-            line: variable.line,
+            variables,
         });
         Ok(Config {
-            entries: entries.collect(),
+            entries: source.entries().collect(),
             home: None,
             users: Vec::new(),
         })
@@ -172,13 +193,13 @@ impl Config {
     /// Returns the value of `key` (section and variable in lower case) that counts.
     pub fn get(&self, key: &str) -> Option<&Entry> {
         let key = key.as_bytes();
-        self.entries.iter().rev().find(|entry| entry.key == key)
+        self.entries.iter().rev().find(|entry| entry.key() == key)
     }
 
     /// Returns every value of `key`, in rising precedence.
     pub fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a Entry> {
         let key = key.as_bytes();
-        self.entries.iter().filter(move |entry| entry.key == key)
+        self.entries.iter().filter(move |entry| entry.key() == key)
     }
 
     /// Returns the value of `key` as it stands; `None` if there is none or it has no `=`.
@@ -202,7 +223,7 @@ impl Config {
                 format!(
                     "bad boolean config value '{}' for '{}'",
                     entry.value().unwrap_or_default(),
-                    entry.key
+                    entry.key()
                 ),
             )),
         }
@@ -256,7 +277,7 @@ impl Config {
                     ErrorKind::Config,
                     format!(
                         "bad numeric config value '{value}' for '{}'{place}: {}",
-                        entry.key,
+                        entry.key(),
                         bad.as_str()
                     ),
                 ))
@@ -274,7 +295,7 @@ impl Config {
         };
         match entry.value() {
             Some(value) => Ok(Some(value)),
-            None => Err(entry.unparsable(format_args!("missing value for '{}'", entry.key))),
+            None => Err(entry.unparsable(format_args!("missing value for '{}'", entry.key()))),
         }
     }
 
@@ -289,7 +310,7 @@ impl Config {
         };
         match entry.value() {
             Some(value) => Ok(Some(value)),
-            None => Err(entry.bad_line(format_args!("missing value for '{}'", entry.key))),
+            None => Err(entry.bad_line(format_args!("missing value for '{}'", entry.key()))),
         }
     }
 

@@ -4,8 +4,7 @@
 use bstr::{BString, ByteSlice};
 use refdb::{Error, Result};
 
-use super::parse::{Variable, canonical_key};
-use super::{Entry, Scope};
+use super::parse::{Variables, canonical_key};
 use crate::repository::environment::Environment;
 
 /// A value that a command line gives.
@@ -40,39 +39,24 @@ impl Override {
             quote(value, out);
         }
     }
-
-    fn into_variable(self) -> Result<Variable> {
-        let key = canonical_key(&self.key).map_err(unparsable)?;
-        Ok(Variable {
-            key,
-            value: self.value,
-            line: 0,
-        })
-    }
 }
 
 /// Returns the values of the environment, then those of the command line.
-pub(super) fn entries(environment: &Environment, overrides: &[Override]) -> Result<Vec<Entry>> {
-    let mut variables = counted(environment)?;
+pub(super) fn variables(environment: &Environment, overrides: &[Override]) -> Result<Variables> {
+    let mut given = counted(environment)?;
     if let Some(parameters) = environment.bytes("GIT_CONFIG_PARAMETERS") {
         let read = quoted(&parameters)
             .ok_or_else(|| unparsable("bogus format in GIT_CONFIG_PARAMETERS"))?;
-        variables.extend(read);
+        given.extend(read);
     }
-    variables.extend(overrides.iter().cloned());
-    variables
-        .into_iter()
-        .map(|value| {
-            let variable = value.into_variable()?;
-            Ok(Entry {
-                key: variable.key,
-                value: variable.value,
-                scope: Scope::Command,
-                file: None,
-                line: variable.line,
-            })
-        })
-        .collect()
+    let mut variables = Variables::default();
+    for one in given.iter().chain(overrides) {
+        let key = canonical_key(&one.key).map_err(unparsable)?;
+        let value = one.value.as_ref().map(|value| value.as_slice());
+        let pushed = variables.push(&key, value);
+        pushed.ok_or_else(|| unparsable("too many values"))?;
+    }
+    Ok(variables)
 }
 
 /// Appends a word as a shell reads it.
@@ -179,12 +163,12 @@ mod tests {
             .iter()
             .map(|argument| Override::from_argument(argument.as_bytes()))
             .collect();
-        let entries = entries(&environment, &overrides)?;
-        let show = |entry: &Entry| match entry.value() {
-            Some(value) => format!("{}={value}", entry.key),
-            None => entry.key.to_string(),
+        let variables = variables(&environment, &overrides)?;
+        let show = |at| match variables.value(at) {
+            Some(value) => format!("{}={value}", variables.key(at)),
+            None => variables.key(at).to_string(),
         };
-        Ok(entries.iter().map(show).collect())
+        Ok((0..variables.len()).map(show).collect())
     }
 
     #[test]

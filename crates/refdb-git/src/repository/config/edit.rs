@@ -5,7 +5,7 @@
 use refdb::internals::is_space;
 use refdb::{Error, ErrorKind, Result};
 
-use super::parse::{self, Part, PartKind};
+use super::parse::{self, Part, PartKind, Span};
 
 /// Returns `content` with the variable `section.name` set to `value`, or without it.
 ///
@@ -15,9 +15,12 @@ use super::parse::{self, Part, PartKind};
 /// `Config` when the file breaks the grammar, or has the variable more than once.
 pub fn set(content: &[u8], section: &str, name: &str, value: Option<&[u8]>) -> Result<Vec<u8>> {
     let refuse = |message: String| Error::new(ErrorKind::Config, message);
-    let parts = parse::parts(content).map_err(|line| refuse(format!("bad config line {line}")))?;
+    let mut parts = Vec::new();
+    let text = parse::parts(content, |part| parts.push(part))
+        .map_err(|line| refuse(format!("bad config line {line}")))?;
     let key = format!("{section}.{name}");
-    let is_it = |part: &Part| matches!(&part.kind, PartKind::Variable(it) if it.key == key);
+    let is_it =
+        |part: &Part| matches!(&part.kind, PartKind::Variable(it) if it.key.of(&text) == key);
     let mut found = parts.iter().enumerate().filter(|(_, part)| is_it(part));
     let first = found.next();
     if found.next().is_some() {
@@ -28,11 +31,11 @@ pub fn set(content: &[u8], section: &str, name: &str, value: Option<&[u8]>) -> R
     let (keep, resume, header) = match (first, &line) {
         (None, None) => return Ok(content.to_vec()),
         (Some((at, part)), None) => {
-            let range = emptied_section(&parts, at).unwrap_or((part.start, part.end));
+            let range = emptied_section(&text, &parts, at).unwrap_or((part.start, part.end));
             (before_space(content, range.0), range.1, false)
         }
         (Some((_, part)), Some(_)) => (before_space(content, part.start), part.end, false),
-        (None, Some(_)) => match place_for_new(content, &parts, section) {
+        (None, Some(_)) => match place_for_new(content, &parts, |name| name.of(&text) == section) {
             Some(place) => (place, place, false),
             None => (content.len(), content.len(), true),
         },
@@ -80,12 +83,12 @@ fn before_space(content: &[u8], at: usize) -> usize {
 
 /// Returns where a new variable of a section goes: behind the last variable of the last such
 /// section, or behind its header; `None` if there is no such section.
-fn place_for_new(content: &[u8], parts: &[Part], section: &str) -> Option<usize> {
+fn place_for_new(content: &[u8], parts: &[Part], is_it: impl Fn(Span) -> bool) -> Option<usize> {
     let mut place = None;
     let mut inside = false;
     for part in parts {
-        match &part.kind {
-            PartKind::Header(name) => inside = name == section,
+        match part.kind {
+            PartKind::Header(name) => inside = is_it(name),
             PartKind::Variable(_) => {}
             PartKind::Comment => continue,
         }
@@ -103,10 +106,10 @@ fn place_for_new(content: &[u8], parts: &[Part], section: &str) -> Option<usize>
 
 /// Returns the range of a section of which the variable at `at` is all there is: no other variable,
 /// and no comment in it or between it and what comes before.
-fn emptied_section(parts: &[Part], at: usize) -> Option<(usize, usize)> {
+fn emptied_section(text: &[u8], parts: &[Part], at: usize) -> Option<(usize, usize)> {
     let header = at.checked_sub(1)?;
     let start = parts.get(header)?;
-    let PartKind::Header(name) = &start.kind else {
+    let PartKind::Header(name) = start.kind else {
         return None;
     };
     let before = header.checked_sub(1).and_then(|before| parts.get(before));
@@ -115,7 +118,7 @@ fn emptied_section(parts: &[Part], at: usize) -> Option<(usize, usize)> {
     }
     match parts.get(at + 1).map(|next| &next.kind) {
         None => {}
-        Some(PartKind::Header(next)) if next != name => {}
+        Some(PartKind::Header(next)) if next.of(text) != name.of(text) => {}
         _ => return None,
     }
     Some((start.start, parts.get(at)?.end))

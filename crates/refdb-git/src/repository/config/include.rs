@@ -11,9 +11,8 @@ use refdb::internals::bytes_to_path;
 use refdb::system::System;
 use refdb::{Error, ErrorKind, Result};
 
-use super::parse::Variable;
-use super::sources::{entry, read};
-use super::{Config, Entry, Scope};
+use super::sources::read;
+use super::{Config, Entry, Source};
 use crate::repository::paths::{self, path_to_bytes};
 
 /// How many files may include one another, as in Git.
@@ -89,40 +88,41 @@ impl<'a> Includer<'a> {
         self.included.set(0);
         self.bytes.set(0);
         let is_url =
-            |entry: &&Entry| entry.key.starts_with(b"remote.") && entry.key.ends_with(b".url");
+            |entry: &&Entry| entry.key().starts_with(b"remote.") && entry.key().ends_with(b".url");
         let urls = config.entries.iter().filter(is_url);
-        self.remote_urls = urls.filter_map(|entry| entry.value.clone()).collect();
+        self.remote_urls = urls
+            .filter_map(|entry| entry.value().map(BStr::to_owned))
+            .collect();
     }
 
-    /// Adds the values of a file.
-    pub(super) fn add_file(
+    /// Adds the values of a source, which `depth` others led to.
+    pub(super) fn add_all(
         &self,
         config: &mut Config,
-        variables: Vec<Variable>,
-        scope: Scope,
-        path: &Arc<Path>,
+        source: &Arc<Source>,
+        depth: usize,
     ) -> Result<()> {
-        for variable in variables {
-            self.add(config, entry(variable, scope, path), 0)?;
-        }
-        Ok(())
+        source
+            .entries()
+            .try_for_each(|entry| self.add(config, entry, depth))
     }
 
     /// Adds one value, and what it includes.
-    pub(super) fn add(&self, config: &mut Config, entry: Entry, depth: usize) -> Result<()> {
+    fn add(&self, config: &mut Config, entry: Entry, depth: usize) -> Result<()> {
         let included = match entry.value() {
             _ if !self.includes(&entry)? => None,
             Some(path) => Some(self.resolve(path, &entry)?),
             None => {
-                let what = format!("missing value for '{}'", entry.key);
+                let what = format!("missing value for '{}'", entry.key());
                 return Err(entry.bad_line(what));
             }
         };
-        let (scope, file) = (entry.scope, entry.file.clone());
-        config.entries.push(entry);
         let Some(path) = included else {
+            config.entries.push(entry);
             return Ok(());
         };
+        let from = Arc::clone(&entry.source);
+        config.entries.push(entry);
         self.included.set(self.included.get() + 1);
         if self.included.get() > INCLUDES_MAX {
             return Err(Error::new(
@@ -142,11 +142,12 @@ impl<'a> Includer<'a> {
             );
             return Err(Error::new(ErrorKind::Config, what));
         }
-        let Some(variables) = read(self.system, &path, scope)? else {
+        let Some(source) = read(self.system, &path, from.scope)? else {
             return Ok(());
         };
         if depth == DEPTH_MAX {
-            let from = file.as_deref().unwrap_or(Path::new("the command line"));
+            let from = from.file.as_deref();
+            let from = from.unwrap_or(Path::new("the command line"));
             return Err(Error::new(
                 ErrorKind::Config,
                 format!(
@@ -157,15 +158,7 @@ impl<'a> Includer<'a> {
                 ),
             ));
         }
-        let path: Arc<Path> = path.into();
-        for variable in variables {
-            self.add(
-                config,
-                super::sources::entry(variable, scope, &path),
-                depth + 1,
-            )?;
-        }
-        Ok(())
+        self.add_all(config, &source, depth + 1)
     }
 
     /// Returns whether `entry` includes a file, and its condition holds.
@@ -181,11 +174,11 @@ impl<'a> Includer<'a> {
     }
 
     fn holds(&self, entry: &Entry) -> bool {
-        if entry.key == "include.path" {
+        if entry.key() == "include.path" {
             return true;
         }
         let condition = entry
-            .key
+            .key()
             .strip_prefix(b"includeif.")
             .and_then(|rest| rest.strip_suffix(b".path"));
         let Some(condition) = condition else {

@@ -2,19 +2,92 @@
 //!
 //! Keys come out in their canonical form: section and variable in lower case, the subsection in
 //! between as it was written.
+//!
+//! A line may have two bytes, and there may be millions: what is kept of one is small, and none has an allocation of its
+//! own.
 
-use bstr::BString;
+use std::collections::HashMap;
+
+use bstr::{BStr, BString, ByteSlice};
 use refdb::internals::is_space;
 
+/// The keys and values of a file are no longer than this: a long section's name stands in each of its keys.
+const TEXT_MAX: usize = 1 << 30;
+
+/// The variables of one source, in its order.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Variables {
+    /// Keys and values; a key stands there once for each section that has it.
+    text: Vec<u8>,
+    list: Vec<Variable>,
+}
+
+impl Variables {
+    pub(super) fn len(&self) -> u32 {
+        u32::try_from(self.list.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Returns the canonical key: `section.variable` or `section.subsection.variable`.
+    pub(super) fn key(&self, at: u32) -> &BStr {
+        let variable = self.list.get(at as usize);
+        variable.map_or(b"".into(), |it| it.key.of(&self.text))
+    }
+
+    /// Returns the value; `None` for a key without `=`.
+    pub(super) fn value(&self, at: u32) -> Option<&BStr> {
+        Some(self.list.get(at as usize)?.value?.of(&self.text))
+    }
+
+    /// Returns the line on which the value ends, counted from 1; 0 if it stands in no file.
+    pub(super) fn line(&self, at: u32) -> usize {
+        self.list.get(at as usize).map_or(0, |it| it.line as usize)
+    }
+
+    /// Adds one that stands in no file; `None` if there is no room for it.
+    pub(super) fn push(&mut self, key: &[u8], value: Option<&[u8]>) -> Option<()> {
+        let mut add = |text| {
+            let from = self.text.len();
+            self.text.extend_from_slice(text);
+            Span::since(from, &self.text)
+        };
+        let key = add(key)?;
+        let value = match value {
+            Some(value) => Some(add(value)?),
+            None => None,
+        };
+        let line = 0;
+        self.list.push(Variable { key, value, line });
+        Some(())
+    }
+}
+
+/// A part of the text of keys and values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Span {
+    start: u32,
+    len: u32,
+}
+
+impl Span {
+    /// Returns all of a text behind `from`; `None` if it is too long.
+    fn since(from: usize, text: &[u8]) -> Option<Span> {
+        let start = u32::try_from(from).ok()?;
+        let len = u32::try_from(text.len().checked_sub(from)?).ok()?;
+        (text.len() <= TEXT_MAX).then_some(Span { start, len })
+    }
+
+    pub(super) fn of(self, text: &[u8]) -> &BStr {
+        let from = text.get(self.start as usize..).unwrap_or_default();
+        from.get(..self.len as usize).unwrap_or_default().as_bstr()
+    }
+}
+
 /// One variable of a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Variable {
-    /// The canonical key: `section.variable` or `section.subsection.variable`.
-    pub(super) key: BString,
-    /// The value; `None` for a key without `=`.
-    pub(super) value: Option<BString>,
-    /// The line on which the value ends, counted from 1; 0 if it stands in no file.
-    pub(super) line: usize,
+    pub(super) key: Span,
+    value: Option<Span>,
+    line: u32,
 }
 
 /// A part of a file, and where it is.
@@ -30,7 +103,7 @@ pub(super) struct Part {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PartKind {
     /// The header of a section, with its canonical name.
-    Header(BString),
+    Header(Span),
     Variable(Variable),
     Comment,
 }
@@ -39,20 +112,21 @@ pub(super) enum PartKind {
 ///
 /// # Errors
 /// The number of the line that breaks the grammar, counted from 1.
-pub(super) fn parse(content: &[u8]) -> Result<Vec<Variable>, usize> {
-    let parts = parts(content)?.into_iter();
-    let variable = |part: Part| match part.kind {
-        PartKind::Variable(variable) => Some(variable),
-        PartKind::Header(_) | PartKind::Comment => None,
-    };
-    Ok(parts.filter_map(variable).collect())
+pub(super) fn parse(content: &[u8]) -> Result<Variables, usize> {
+    let mut list = Vec::new();
+    let text = parts(content, |part| {
+        if let PartKind::Variable(variable) = part.kind {
+            list.push(variable);
+        }
+    })?;
+    Ok(Variables { text, list })
 }
 
-/// Takes a file apart.
+/// Takes a file apart; returns the text in which the names of its sections and its keys and values stand.
 ///
 /// # Errors
 /// The number of the line that breaks the grammar, counted from 1.
-pub(super) fn parts(content: &[u8]) -> Result<Vec<Part>, usize> {
+pub(super) fn parts(content: &[u8], mut each: impl FnMut(Part)) -> Result<Vec<u8>, usize> {
     let mark = if content.starts_with(b"\xef\xbb\xbf") {
         3
     } else {
@@ -62,13 +136,14 @@ pub(super) fn parts(content: &[u8]) -> Result<Vec<Part>, usize> {
         content,
         position: mark,
         line: 1,
+        text: Vec::new(),
+        section: Span::default(),
+        keys: HashMap::new(),
     };
-    let mut section = BString::default();
-    let mut parts = Vec::new();
     loop {
         let start = reader.position;
         let Some(byte) = reader.next() else {
-            return Ok(parts);
+            return Ok(reader.text);
         };
         let kind = match byte {
             b'\n' => continue,
@@ -77,12 +152,9 @@ pub(super) fn parts(content: &[u8]) -> Result<Vec<Part>, usize> {
                 reader.skip_line();
                 Some(PartKind::Comment)
             }
-            b'[' => reader.section().map(|name| {
-                section = name.clone();
-                PartKind::Header(name)
-            }),
-            byte if byte.is_ascii_alphabetic() && !section.is_empty() => {
-                reader.variable(byte, &section).map(PartKind::Variable)
+            b'[' => reader.section().map(PartKind::Header),
+            byte if byte.is_ascii_alphabetic() && reader.section.len > 0 => {
+                reader.variable(start).map(PartKind::Variable)
             }
             _ => None,
         };
@@ -90,7 +162,7 @@ pub(super) fn parts(content: &[u8]) -> Result<Vec<Part>, usize> {
             return Err(reader.line_of_last());
         };
         let end = reader.position;
-        parts.push(Part { kind, start, end });
+        each(Part { kind, start, end });
     }
 }
 
@@ -138,6 +210,10 @@ struct Reader<'a> {
     position: usize,
     // The number of the line that the next byte is on.
     line: usize,
+    text: Vec<u8>,
+    section: Span,
+    // The keys of the section, by the names of its variables as they were written.
+    keys: HashMap<&'a [u8], Span>,
 }
 
 impl Reader<'_> {
@@ -169,14 +245,23 @@ impl Reader<'_> {
     }
 
     /// Reads the rest of a section's header.
-    fn section(&mut self) -> Option<BString> {
-        let mut name = BString::default();
+    fn section(&mut self) -> Option<Span> {
+        let from = self.text.len();
+        self.section_name()?;
+        self.section = Span::since(from, &self.text).filter(|name| name.len > 0)?;
+        self.keys = HashMap::new();
+        Some(self.section)
+    }
+
+    fn section_name(&mut self) -> Option<()> {
         loop {
             match self.next()? {
-                b']' => return Some(name).filter(|name| !name.is_empty()),
+                b']' => return Some(()),
                 b'\n' => return None,
                 byte if is_space(byte) => break,
-                byte if is_key_byte(byte) || byte == b'.' => name.push(byte.to_ascii_lowercase()),
+                byte if is_key_byte(byte) || byte == b'.' => {
+                    self.text.push(byte.to_ascii_lowercase());
+                }
                 _ => return None,
             }
         }
@@ -188,7 +273,7 @@ impl Reader<'_> {
                 _ => return None,
             }
         }
-        name.push(b'.');
+        self.text.push(b'.');
         loop {
             let mut byte = self.next()?;
             if byte == b'"' {
@@ -200,21 +285,20 @@ impl Reader<'_> {
             if byte == b'\n' {
                 return None;
             }
-            name.push(byte);
+            self.text.push(byte);
         }
-        (self.next()? == b']').then_some(name)
+        (self.next()? == b']').then_some(())
     }
 
-    /// Reads a variable whose name begins with `first`.
-    fn variable(&mut self, first: u8, section: &BString) -> Option<Variable> {
-        let mut key = section.clone();
-        key.push(b'.');
-        key.push(first.to_ascii_lowercase());
+    /// Reads a variable whose name begins at `start`, and of which the first byte was read.
+    fn variable(&mut self, start: usize) -> Option<Variable> {
+        let mut end = self.position;
         let mut next = self.next();
-        while let Some(byte) = next.filter(|&byte| is_key_byte(byte)) {
-            key.push(byte.to_ascii_lowercase());
+        while next.is_some_and(is_key_byte) {
+            end = self.position;
             next = self.next();
         }
+        let key = self.key(start, end)?;
         while matches!(next, Some(b' ' | b'\t')) {
             next = self.next();
         }
@@ -223,15 +307,32 @@ impl Reader<'_> {
             Some(b'=') => Some(self.value()?),
             Some(_) => return None,
         };
-        let line = self.line_of_last();
+        let line = u32::try_from(self.line_of_last()).ok()?;
         Some(Variable { key, value, line })
     }
 
+    /// Returns the key of the variable whose name stands there.
+    fn key(&mut self, start: usize, end: usize) -> Option<Span> {
+        let name = self.content.get(start..end)?;
+        if let Some(known) = self.keys.get(name) {
+            return Some(*known);
+        }
+        let from = self.text.len();
+        let section = self.section.start as usize;
+        self.text
+            .extend_from_within(section..section + self.section.len as usize);
+        self.text.push(b'.');
+        self.text.extend(name.iter().map(u8::to_ascii_lowercase));
+        let key = Span::since(from, &self.text)?;
+        self.keys.insert(name, key);
+        Some(key)
+    }
+
     /// Reads the value behind `=`.
-    fn value(&mut self) -> Option<BString> {
-        let mut value = Vec::new();
+    fn value(&mut self) -> Option<Span> {
+        let from = self.text.len();
         // Where the value ends when nothing but unquoted white space follows.
-        let mut end = 0;
+        let mut end = from;
         let (mut quoted, mut comment) = (false, false);
         while let Some(byte) = self.next() {
             match byte {
@@ -239,8 +340,8 @@ impl Reader<'_> {
                 b'\n' => break,
                 _ if comment => {}
                 byte if is_space(byte) && !quoted => {
-                    if !value.is_empty() {
-                        value.push(byte);
+                    if self.text.len() > from {
+                        self.text.push(byte);
                     }
                 }
                 b'#' | b';' if !quoted => comment = true,
@@ -248,32 +349,32 @@ impl Reader<'_> {
                     match self.next()? {
                         // What stands before a continued line's end belongs to the value.
                         b'\n' => {}
-                        b't' => value.push(b'\t'),
-                        b'b' => value.push(0x08),
-                        b'n' => value.push(b'\n'),
-                        byte @ (b'\\' | b'"') => value.push(byte),
+                        b't' => self.text.push(b'\t'),
+                        b'b' => self.text.push(0x08),
+                        b'n' => self.text.push(b'\n'),
+                        byte @ (b'\\' | b'"') => self.text.push(byte),
                         _ => return None,
                     }
-                    end = value.len();
+                    end = self.text.len();
                 }
                 b'"' => {
                     quoted = !quoted;
-                    end = end.max(value.len());
+                    end = end.max(self.text.len());
                 }
                 byte => {
-                    value.push(byte);
-                    end = value.len();
+                    self.text.push(byte);
+                    end = self.text.len();
                 }
             }
             if quoted {
-                end = value.len();
+                end = self.text.len();
             }
         }
         if quoted {
             return None;
         }
-        value.truncate(end);
-        Some(value.into())
+        self.text.truncate(end);
+        Span::since(from, &self.text)
     }
 }
 
@@ -287,13 +388,9 @@ mod tests {
 
     fn pairs(content: &str) -> Vec<(String, Option<String>)> {
         let variables = parse(content.as_bytes()).unwrap();
-        variables
-            .into_iter()
-            .map(|variable| {
-                let value = variable.value.map(|value| value.to_string());
-                (variable.key.to_string(), value)
-            })
-            .collect()
+        let value = |at| variables.value(at).map(ToString::to_string);
+        let pair = |at| (variables.key(at).to_string(), value(at));
+        (0..variables.len()).map(pair).collect()
     }
 
     fn pair(key: &str, value: &str) -> (String, Option<String>) {
@@ -355,7 +452,7 @@ mod tests {
             let lines = content.iter().filter(|&&byte| byte == b'\n').count() + 1;
             match parse(&content) {
                 Ok(variables) => {
-                    assert!(variables.iter().all(|variable| variable.key.contains(&b'.')));
+                    assert!((0..variables.len()).all(|at| variables.key(at).contains(&b'.')));
                 }
                 Err(line) => assert!((1..=lines).contains(&line)),
             }

@@ -10,16 +10,12 @@ use refdb::system::System;
 use refdb::{Error, ErrorKind, Result};
 
 use super::include::Includer;
-use super::parse::{self, Variable};
-use super::{Conditions, Config, Override, Scope, command};
+use super::{Conditions, Config, Entry, Override, Scope, Source, command, parse};
 use crate::repository::environment::Environment;
 
 /// A configuration file of the repository that was read once, for its format and its values.
 #[derive(Debug)]
-pub(crate) struct LocalFile {
-    path: Arc<Path>,
-    variables: Vec<Variable>,
-}
+pub(crate) struct LocalFile(Option<Arc<Source>>);
 
 impl LocalFile {
     /// Reads the file; a missing one is empty.
@@ -27,40 +23,32 @@ impl LocalFile {
     /// # Errors
     /// `Config` for a line that breaks the grammar, `Io` when it cannot be read.
     pub(crate) fn read(system: &dyn System, path: &Path) -> Result<LocalFile> {
-        Ok(LocalFile {
-            path: path.into(),
-            variables: variables(path, system.read(path))?.unwrap_or_default(),
-        })
+        source(path, Scope::Local, system.read(path)).map(LocalFile)
     }
 
     /// Returns the values that stand in this file itself, without what it includes.
     pub(crate) fn own_values(&self) -> Config {
-        let mut config = Config::default();
-        for variable in &self.variables {
-            config
-                .entries
-                .push(entry(variable.clone(), Scope::Local, &self.path));
+        Config {
+            entries: self.0.iter().flat_map(Source::entries).collect(),
+            ..Config::default()
         }
-        config
     }
 }
 
 /// The system's and the user's files, read once for all that asks for them.
 #[derive(Debug, Default)]
 pub(crate) struct GlobalFiles {
-    read: OnceCell<Vec<File>>,
+    read: OnceCell<Vec<Arc<Source>>>,
 }
 
-type File = (Scope, Arc<Path>, Vec<Variable>);
-
 impl GlobalFiles {
-    fn read(&self, system: &dyn System, environment: &Environment) -> Result<&[File]> {
+    fn read(&self, system: &dyn System, environment: &Environment) -> Result<&[Arc<Source>]> {
         if let Some(files) = self.read.get() {
             return Ok(files);
         }
         let mut files = Vec::new();
         for (scope, path) in global_files(environment)? {
-            let variables = match read(system, &path, scope) {
+            let source = match read(system, &path, scope) {
                 // Whoever runs as another user may lack the right to read the files of `HOME`.
                 Err(error)
                     if scope == Scope::Global
@@ -70,9 +58,7 @@ impl GlobalFiles {
                 }
                 read => read?,
             };
-            if let Some(variables) = variables {
-                files.push((scope, path.into(), variables));
-            }
+            files.extend(source);
         }
         Ok(self.read.get_or_init(|| files))
     }
@@ -103,30 +89,23 @@ impl Sources<'_> {
     /// `Config` for a line that breaks the grammar, or includes without end.
     pub(crate) fn read(self) -> Result<Config> {
         let home = self.environment.path("HOME");
-        let mut files = self.global.read(self.system, self.environment)?.to_vec();
-        if let Some(local) = self.local {
-            files.push((
-                Scope::Local,
-                Arc::clone(&local.path),
-                local.variables.clone(),
-            ));
+        let mut sources = self.global.read(self.system, self.environment)?.to_vec();
+        sources.extend(self.local.and_then(|local| local.0.clone()));
+        if let Some(path) = self.worktree {
+            sources.extend(read(self.system, &path, Scope::Worktree)?);
         }
-        if let Some(path) = self.worktree
-            && let Some(variables) = read(self.system, &path, Scope::Worktree)?
-        {
-            files.push((Scope::Worktree, path.into(), variables));
-        }
-        let command = command::entries(self.environment, self.overrides)?;
+        let command = Source {
+            scope: Scope::Command,
+            file: None,
+            variables: command::variables(self.environment, self.overrides)?,
+        };
 
         let mut includer = Includer::new(self.system, home.as_deref(), self.conditions);
-        if files.iter().any(|(_, _, variables)| {
-            variables
-                .iter()
-                .any(|variable| variable.key.starts_with(b"includeif.hasconfig:"))
-        }) {
+        let asks = |entry: Entry| entry.key().starts_with(b"includeif.hasconfig:");
+        if sources.iter().flat_map(Source::entries).any(asks) {
             let mut urls = Config::default();
-            for (scope, path, variables) in &files {
-                includer.add_file(&mut urls, variables.clone(), *scope, path)?;
+            for source in &sources {
+                includer.add_all(&mut urls, source, 0)?;
             }
             includer.learn_remote_urls(&urls);
         }
@@ -135,11 +114,9 @@ impl Sources<'_> {
             home: home.clone(),
             users: Vec::new(),
         };
-        for (scope, path, variables) in files {
-            includer.add_file(&mut config, variables, scope, &path)?;
-        }
-        for entry in command {
-            includer.add(&mut config, entry, 0)?;
+        sources.push(Arc::new(command));
+        for source in &sources {
+            includer.add_all(&mut config, source, 0)?;
         }
         if config.entries.iter().any(|entry| names_user(entry.value())) {
             let users = self.system.read(Path::new(super::include::USERS));
@@ -174,26 +151,12 @@ fn names_user(value: Option<&BStr>) -> bool {
     rest.is_some_and(|rest| rest.first().is_some_and(|&byte| byte != b'/'))
 }
 
-pub(super) fn entry(variable: Variable, scope: Scope, file: &Arc<Path>) -> super::Entry {
-    super::Entry {
-        key: variable.key,
-        value: variable.value,
-        scope,
-        file: Some(Arc::clone(file)),
-        line: variable.line,
-    }
-}
-
 /// Reads a file that a value of that scope names; `None` when there is none.
 ///
 /// # Errors
-/// As for [`variables`].
-pub(super) fn read(
-    system: &dyn System,
-    path: &Path,
-    scope: Scope,
-) -> Result<Option<Vec<Variable>>> {
-    variables(path, scope.read(system, path))
+/// As for [`source`].
+pub(super) fn read(system: &dyn System, path: &Path, scope: Scope) -> Result<Option<Arc<Source>>> {
+    source(path, scope, scope.read(system, path))
 }
 
 /// Returns what the content of the file at `path` says; `None` when there is no such file.
@@ -201,7 +164,7 @@ pub(super) fn read(
 /// # Errors
 /// `Config` for a line that breaks the grammar, `Io` when it cannot be read: what a repository's own
 /// file would have said is not guessed.
-fn variables(path: &Path, content: io::Result<Vec<u8>>) -> Result<Option<Vec<Variable>>> {
+fn source(path: &Path, scope: Scope, content: io::Result<Vec<u8>>) -> Result<Option<Arc<Source>>> {
     let content = match content {
         Ok(content) => content,
         Err(error)
@@ -215,7 +178,11 @@ fn variables(path: &Path, content: io::Result<Vec<u8>>) -> Result<Option<Vec<Var
         Err(error) => return Err(Error::io("unable to access", path, error)),
     };
     match parse::parse(&content) {
-        Ok(variables) => Ok(Some(variables)),
+        Ok(variables) => Ok(Some(Arc::new(Source {
+            scope,
+            file: Some(path.to_owned()),
+            variables,
+        }))),
         Err(line) => Err(Error::new(
             ErrorKind::Config,
             format!("bad config line {line} in file {}", path.display()),
