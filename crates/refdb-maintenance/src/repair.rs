@@ -48,7 +48,7 @@ use refdb_git::internals::real_path;
 use reftable::Salvaged;
 
 use crate::progress::{Watch, nobody};
-use crate::verify::{Advice, Damage, Repair, deep_watched, no_file};
+use crate::verify::{Advice, Damage, KINDS_MAX, Repair, deep_watched, no_file};
 
 /// What a repair may do.
 #[derive(Clone, Copy, Debug, Default)]
@@ -365,20 +365,24 @@ impl Plan<'_> {
     /// for is not taken for missing.
     fn may_hold(&self, name: &[u8], oid: ObjectId) -> Result<bool> {
         let needs_commit = name.starts_with(b"refs/heads/") || name == b"HEAD";
-        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
-        let kind = match kinds.get(&oid) {
-            Some(kind) => *kind,
-            None => {
-                let kind = self.objects().kind(oid)?;
-                kinds.insert(oid, kind);
-                kind
-            }
-        };
-        Ok(match kind {
+        Ok(match self.kind(oid)? {
             _ if oid.is_null() => false,
             None => self.may_be_elsewhere,
             Some(kind) => !needs_commit || kind == ObjectKind::Commit,
         })
+    }
+
+    fn kind(&self, oid: ObjectId) -> Result<Option<ObjectKind>> {
+        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kind) = kinds.get(&oid) {
+            return Ok(*kind);
+        }
+        let kind = self.objects().kind(oid)?;
+        if kinds.len() >= KINDS_MAX {
+            kinds.clear();
+        }
+        kinds.insert(oid, kind);
+        Ok(kind)
     }
 
     /// Returns the newest of these values, oldest first, that a ref may hold.

@@ -29,7 +29,7 @@ use std::path::Path;
 
 use bstr::{BStr, BString};
 pub use deep::{Advice, Counts, Damage, Repair, deep, deep_watched};
-pub(crate) use deep::{condition, indices_of_name, no_file};
+pub(crate) use deep::{KINDS_MAX, condition, indices_of_name, no_file};
 use refdb::system::FileKind;
 use refdb::{Error, RefFormat, Result};
 use refdb_git::Repository;

@@ -503,6 +503,24 @@ fn files_of_nothing_but_bad_lines_are_repaired_in_little_memory() {
     assert_eq!(list(repo.path()), before);
 }
 
+/// The file has 18 MiB.
+#[test]
+fn many_packed_refs_are_checked_and_repaired_in_little_memory() {
+    let repo = Repo::init(refdb_testkit::Format::FILES_SHA1);
+    let id = &repo.objects().commits[0];
+    let line = |number: usize| format!("{id} refs/heads/b{number:07}\n");
+    let lines: String = (0..300_000).map(line).collect();
+    let good = format!("# pack-refs with: peeled fully-peeled sorted \n{lines}");
+    let path = repo.git_dir().join("packed-refs");
+    fs::write(&path, &good).expect("room");
+    let out = limited(repo.path(), "-v 110000", "refs verify --deep", "");
+    assert!(out.status.success(), "{}", out.stderr.as_bstr());
+    fs::write(&path, format!("{good}bad line\n")).expect("room");
+    let out = limited(repo.path(), "-v 160000", "refs repair --no-dry-run", "");
+    assert!(out.status.success(), "{}", out.stderr.as_bstr());
+    assert!(fs::read_to_string(&path).expect("text") == good);
+}
+
 /// A million lines of a section, and one whose name is long: Git needs less than 100 MiB for either.
 #[test]
 fn a_configuration_of_many_lines_needs_little_memory() {

@@ -8,7 +8,7 @@ use std::path::Path;
 use bstr::ByteSlice;
 use refdb::internals::{PACKED_HEADER, Tree, bytes_to_path, is_space, parse_log_line, parse_loose};
 use refdb::name::{FormatOptions, is_well_formed};
-use refdb::objects::Peeled;
+use refdb::objects::{ObjectKind, Peeled};
 use refdb::system::FileKind;
 use refdb::{Error, ObjectId, Result, Target};
 
@@ -16,8 +16,17 @@ use super::head::Entry;
 use super::{NAMELESS, Plan, Step};
 use crate::verify::{Damage, Repair, condition, no_file};
 
-/// The refs of packed-refs with their values.
+/// Refs with their values.
 type Packed = BTreeMap<Vec<u8>, ObjectId>;
+
+/// Refs with the values that are lost, and those that they get for them.
+type Lost = BTreeMap<Vec<u8>, (Option<ObjectId>, Option<ObjectId>)>;
+
+/// A good line of packed-refs: there may be millions, so that the digits of the id stay where they are.
+struct Line<'l> {
+    name: &'l [u8],
+    hex: &'l [u8],
+}
 
 /// What becomes of a loose ref.
 struct Loose {
@@ -69,14 +78,18 @@ impl Plan<'_> {
         }
         // A packed ref comes to light where a loose one goes: it is mended before.
         let steps = self.steps.split_off(before);
-        let mut packed = self.good_lines(&self.content(&packed_path)?.unwrap_or_default());
-        let mut goes = BTreeSet::new();
+        let gone = mended.iter().filter(|it| it.after.is_none());
+        let goes: BTreeSet<Vec<u8>> = gone.map(|it| it.name.clone()).collect();
+        let mut packed = Packed::new();
+        if !goes.is_empty() {
+            let content = self.content(&packed_path)?.unwrap_or_default();
+            let lines = self.good_lines(&content);
+            let of = |name: &Vec<u8>| Some((name.clone(), value_of(&lines, name)?));
+            packed = goes.iter().filter_map(of).collect();
+        }
         let mut is_bad = bad_packed;
-        for ref_ in mended.iter().filter(|it| it.after.is_none()) {
-            goes.insert(ref_.name.clone());
-            if let Some(oid) = packed.get(&ref_.name) {
-                is_bad |= main && !self.may_hold(&ref_.name, *oid)?;
-            }
+        for (name, oid) in &packed {
+            is_bad |= main && !self.may_hold(name, *oid)?;
         }
         if is_bad {
             packed = self.packed(dir, &packed_path, &goes)?;
@@ -189,13 +202,14 @@ impl Plan<'_> {
         let base = self.repository.refs_dir();
         let base = base.unwrap_or(self.repository.common_dir()).to_owned();
         let packed = self.content(&base.join("packed-refs"))?;
-        let packed = self.good_lines(&packed.unwrap_or_default());
+        let packed = packed.unwrap_or_default();
+        let packed = self.good_lines(&packed);
         let (repository, format) = (self.repository, self.repository.object_format());
         let value = |name: &[u8]| {
             let loose = repository.system().read(&base.join(bytes_to_path(name)));
             match loose.ok().and_then(|loose| parse_loose(&loose, format)) {
                 Some(Target::Direct(oid)) => Some(oid),
-                _ => packed.get(name).copied(),
+                _ => value_of(&packed, name),
             }
         };
         let entries = self.log_entries(dir, b"HEAD")?;
@@ -303,27 +317,17 @@ impl Plan<'_> {
         stat.is_ok_and(|stat| stat.kind != FileKind::Directory)
     }
 
-    /// Returns the refs on the good lines of packed-refs, each with all its values: the first one counts.
-    fn all_lines(&self, content: &[u8]) -> BTreeMap<Vec<u8>, Vec<ObjectId>> {
-        let mut packed: BTreeMap<Vec<u8>, Vec<ObjectId>> = BTreeMap::new();
+    /// Returns the good lines of packed-refs, sorted by their names: of those of one name the first counts.
+    fn good_lines<'l>(&self, content: &'l [u8]) -> Vec<Line<'l>> {
         let lines = content.split_inclusive(|&byte| byte == b'\n');
-        for (oid, name) in lines.filter_map(|line| self.ref_on(line)) {
-            packed.entry(name.to_vec()).or_default().push(oid);
-        }
-        packed
-    }
-
-    /// Returns the refs on the good lines of packed-refs.
-    fn good_lines(&self, content: &[u8]) -> Packed {
-        let lines = self.all_lines(content).into_iter();
+        let mut lines: Vec<Line<'l>> = lines.filter_map(|line| self.ref_on(line)).collect();
+        lines.sort_by_key(|line| line.name);
         lines
-            .filter_map(|(name, oids)| Some((name, *oids.first()?)))
-            .collect()
     }
 
     /// Returns the ref on a line of packed-refs, which ends with a line feed unless it was cut off. An editor may have
     /// put blanks around its two words, of which neither has one.
-    fn ref_on<'l>(&self, line: &'l [u8]) -> Option<(ObjectId, &'l [u8])> {
+    fn ref_on<'l>(&self, line: &'l [u8]) -> Option<Line<'l>> {
         let line = line.strip_suffix(b"\n")?;
         let words = line.split(|byte| is_space(*byte));
         let mut words = words.filter(|word| !word.is_empty());
@@ -332,7 +336,7 @@ impl Plan<'_> {
         let is_ref = oid.format() == self.repository.object_format()
             && name.starts_with(b"refs/")
             && is_well_formed(name, FormatOptions::FULL);
-        is_ref.then_some((oid, name))
+        is_ref.then_some(Line { name, hex })
     }
 
     /// Returns how many lines of packed-refs ought to have a ref, and have none that can be read.
@@ -344,31 +348,27 @@ impl Plan<'_> {
     }
 
     /// Plans packed-refs: its good lines, sorted, with true peeled values; refs whose line is lost
-    /// get the last value of their reflog. Loose refs go that `goes` names.
+    /// get the last value of their reflog. Loose refs go that `goes` names; returns what is packed of these.
     fn packed(&mut self, dir: &Path, path: &Path, goes: &BTreeSet<Vec<u8>>) -> Result<Packed> {
         let old = self.content(path)?;
-        let is_hidden = |name: &Vec<u8>| !goes.contains(name) && self.is_loose(dir, name);
-        let all = self.all_lines(old.as_deref().unwrap_or_default());
-        let mut before = Packed::new();
-        let mut after = Packed::new();
+        let is_hidden = |name: &[u8]| !goes.contains(name) && self.is_loose(dir, name);
+        let lines = self.good_lines(old.as_deref().unwrap_or_default());
+        let mut lost = Lost::new();
         let mut from_log = Vec::new();
-        for (name, mut oids) in all {
-            let Some(first) = oids.first().copied() else {
+        for lines in lines.chunk_by(|a, b| a.name == b.name) {
+            let oids: Vec<ObjectId> = lines.iter().rev().filter_map(Line::oid).collect();
+            let (Some(name), Some(first)) = (lines.first().map(|it| it.name), oids.last()) else {
                 continue;
             };
-            if is_hidden(&name) || self.may_hold(&name, first)? {
-                after.insert(name.clone(), first);
-            } else if let Some(found) = self.newest(&name, &self.logged(dir, &name)?)? {
-                after.insert(name.clone(), found);
-                from_log.push(name.clone());
-            } else {
-                oids.reverse();
-                after.extend(
-                    self.newest(&name, &oids)?
-                        .map(|found| (name.clone(), found)),
-                );
+            if self.may_hold(name, *first)? || is_hidden(name) {
+                continue;
             }
-            before.insert(name, first);
+            let mut found = self.newest(name, &self.logged(dir, name)?)?;
+            from_log.extend(found.map(|_| name.to_vec()));
+            if found.is_none() {
+                found = self.newest(name, &oids)?;
+            }
+            lost.insert(name.to_vec(), (Some(*first), found));
         }
         let nothing_left = match old.as_deref() {
             None => Some("it was no file"),
@@ -381,7 +381,11 @@ impl Plan<'_> {
             false => Vec::new(),
         };
         for name in names {
-            if is_hidden(&name) || after.contains_key(&name) {
+            let has_value = match lost.get(&name) {
+                Some((_, found)) => found.is_some(),
+                None => value_of(&lines, &name).is_some(),
+            };
+            if has_value || is_hidden(&name) {
                 continue;
             }
             let values = self.logged(dir, &name)?;
@@ -389,26 +393,33 @@ impl Plan<'_> {
                 continue;
             }
             if let Some(found) = self.newest(&name, &values)? {
-                after.insert(name.clone(), found);
+                lost.entry(name.clone()).or_insert((None, None)).1 = Some(found);
                 from_log.push(name);
             }
         }
-        let new = self.packed_content(&after)?;
-        let values = |packed: &Packed| {
-            // What a loose ref hid was not to be read.
-            let values = packed.iter().filter(|(name, _)| !goes.contains(*name));
-            values
-                .map(|(name, oid)| (name.clone(), Target::Direct(*oid)))
-                .collect()
+        let new = self.packed_content(&lines, &lost)?;
+        let packed = |name: &Vec<u8>| {
+            let kept = lost
+                .get(name)
+                .map_or_else(|| value_of(&lines, name), |it| it.1);
+            Some((name.clone(), kept?))
         };
-        self.compare(b"", &values(&before), &values(&after), &from_log);
+        let packed = goes.iter().filter_map(packed).collect();
+        // What a loose ref hid was not to be read.
+        let changed = lost.iter().filter(|(name, _)| !goes.contains(*name));
+        let (mut before, mut after) = (BTreeMap::new(), BTreeMap::new());
+        for (name, (old, new)) in changed {
+            before.extend(old.map(|oid| (name.clone(), Target::Direct(oid))));
+            after.extend(new.map(|oid| (name.clone(), Target::Direct(oid))));
+        }
+        self.compare(b"", &before, &after, &from_log);
         match nothing_left {
             Some(what) => self.note(path, &format!("{what}: its content {NAMELESS}")),
             None if bad > 0 => self.note(path, &format!("{bad} lines {NAMELESS}")),
             None => {}
         }
         self.replace(path, old, new);
-        Ok(after)
+        Ok(packed)
     }
 
     /// Returns the refs that have a reflog.
@@ -424,24 +435,63 @@ impl Plan<'_> {
         Ok(names)
     }
 
-    /// Returns the content of packed-refs with these refs.
-    fn packed_content(&self, refs: &Packed) -> Result<Vec<u8>> {
+    /// Returns the content of packed-refs with these lines, and what has another value or none now.
+    fn packed_content(&self, lines: &[Line<'_>], lost: &Lost) -> Result<Vec<u8>> {
+        let mut new = self.packed_header();
+        let mut others = lost.iter().peekable();
+        for line in lines.chunk_by(|a, b| a.name == b.name) {
+            let Some(line) = line.first() else { continue };
+            while let Some((name, (_, found))) = others.next_if(|it| it.0.as_slice() < line.name) {
+                self.add_packed(&mut new, name, *found)?;
+            }
+            let value = match others.next_if(|it| it.0.as_slice() == line.name) {
+                Some((_, (_, found))) => *found,
+                None => line.oid(),
+            };
+            self.add_packed(&mut new, line.name, value)?;
+        }
+        for (name, (_, found)) in others {
+            self.add_packed(&mut new, name, *found)?;
+        }
+        Ok(new)
+    }
+
+    fn packed_header(&self) -> Vec<u8> {
         // Nobody may take a tag that cannot be looked at for one that was peeled.
         let traits = match self.may_be_elsewhere {
             true => "sorted \n",
             false => "peeled fully-peeled sorted \n",
         };
-        let mut content = [PACKED_HEADER, traits.as_bytes()].concat();
-        for (name, oid) in refs {
-            content.extend_from_slice(format!("{oid} ").as_bytes());
-            content.extend_from_slice(name);
-            content.push(b'\n');
-            if let Peeled::To(peeled) = self.objects().peel(*oid)? {
-                content.extend_from_slice(format!("^{peeled}\n").as_bytes());
-            }
-        }
-        Ok(content)
+        [PACKED_HEADER, traits.as_bytes()].concat()
     }
+
+    /// Adds the lines of a ref to the content of packed-refs, if it has a value.
+    fn add_packed(&self, content: &mut Vec<u8>, name: &[u8], oid: Option<ObjectId>) -> Result<()> {
+        let Some(oid) = oid else {
+            return Ok(());
+        };
+        content.extend_from_slice(format!("{oid} ").as_bytes());
+        content.extend_from_slice(name);
+        content.push(b'\n');
+        if self.kind(oid)? == Some(ObjectKind::Tag)
+            && let Peeled::To(peeled) = self.objects().peel(oid)?
+        {
+            content.extend_from_slice(format!("^{peeled}\n").as_bytes());
+        }
+        Ok(())
+    }
+}
+
+impl Line<'_> {
+    fn oid(&self) -> Option<ObjectId> {
+        ObjectId::from_hex(self.hex)
+    }
+}
+
+/// Returns the value that sorted lines give a ref.
+fn value_of(lines: &[Line<'_>], name: &[u8]) -> Option<ObjectId> {
+    let at = lines.partition_point(|line| line.name < name);
+    lines.get(at).filter(|line| line.name == name)?.oid()
 }
 
 /// Returns whether `HEAD` with this content can lead to a ref. Without its end the name may be the beginning of

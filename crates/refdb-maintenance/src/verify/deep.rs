@@ -23,6 +23,7 @@ mod head;
 mod logs;
 mod loose;
 mod packed;
+mod seen;
 mod stack;
 mod values;
 
@@ -39,7 +40,9 @@ use refdb_git::repository::Worktree;
 use super::Severity;
 use crate::migrate::finish_interrupted;
 use crate::progress::{Progress, Watch, nobody};
+use seen::{AllSeen, Seen, Source, Value};
 pub(crate) use stack::indices_of_name;
+pub(crate) use values::KINDS_MAX;
 
 /// Something that the deep check found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,34 +152,6 @@ pub struct Counts {
     pub tables: u64,
 }
 
-/// A ref that was read, for the checks that need all of them.
-struct Seen {
-    /// The name within its directory.
-    name: Vec<u8>,
-    value: Value,
-    /// Which of the directories it is in.
-    dir: usize,
-    source: Source,
-}
-
-/// What a ref holds.
-enum Value {
-    Oid {
-        oid: refdb::ObjectId,
-        peeled: Option<refdb::ObjectId>,
-    },
-    Symref(Vec<u8>),
-}
-
-/// Where a ref was read.
-#[derive(Clone, Copy)]
-enum Source {
-    Loose,
-    /// A line of packed-refs, by its offset.
-    Packed(u64),
-    Table,
-}
-
 /// How far it is, is told after so many refs or entries.
 const PROGRESS_STEP: u64 = 1024;
 
@@ -192,7 +167,7 @@ struct Deep<'a> {
     /// How many directories of loose refs links led to, and how many refs were found there.
     linked: usize,
     linked_refs: usize,
-    seen: Vec<Seen>,
+    seen: AllSeen,
     /// What says that the refs are kept elsewhere by now.
     moved: Option<Error>,
     /// Where objects may be that cannot be had, once one is missing, and the refs whose object may be there.
@@ -246,7 +221,7 @@ pub fn deep_watched(
         dirs: Vec::new(),
         linked: 0,
         linked_refs: 0,
-        seen: Vec::new(),
+        seen: AllSeen::default(),
         moved: None,
         absent: None,
         perhaps_there: Vec::new(),

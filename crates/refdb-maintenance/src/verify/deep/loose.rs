@@ -155,12 +155,15 @@ impl Deep<'_> {
 
     /// Remembers a loose ref for the checks of values.
     fn see(&mut self, dir: usize, name: &[u8], target: Target) {
-        let value = match target {
-            Target::Direct(oid) => Value::Oid { oid, peeled: None },
-            Target::Symbolic(target) => Value::Symref(target.as_bytes().to_vec()),
+        let value = match &target {
+            Target::Direct(oid) => Value::Oid {
+                oid: *oid,
+                peeled: None,
+            },
+            Target::Symbolic(target) => Value::Symref(target.as_bytes()),
         };
         self.seen.push(Seen {
-            name: name.to_vec(),
+            name,
             value,
             dir,
             source: Source::Loose,

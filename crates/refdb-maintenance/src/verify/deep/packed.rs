@@ -9,7 +9,7 @@ use refdb::internals::{PACKED_HEADER, is_space};
 use refdb::name::{FormatOptions, is_per_worktree, is_well_formed};
 use refdb::{ObjectFormat, ObjectId, Result};
 
-use super::{BadLines, Deep, Repair, Seen, Source, Value, condition, unreadable};
+use super::{BadLines, Deep, Repair, condition, unreadable};
 
 impl Deep<'_> {
     /// Checks the file in the common directory.
@@ -22,6 +22,8 @@ impl Deep<'_> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             content => content.map_err(unreadable(&path))?,
         };
+        let format = self.repository.object_format();
+        self.seen.set_packed(&content, format);
         let content = content.as_ref();
         if let Some(what) = condition(content) {
             let what = format!("{what}: packed refs are lost");
@@ -32,7 +34,7 @@ impl Deep<'_> {
             let at = content.rfind_byte(b'\n').map_or(0, |lf| lf + 1);
             self.bad_line(&path, at, "the last line has no end: the file was cut");
         }
-        let mut lines = Lines { content, at: 0 };
+        let mut lines = Lines::from(content, 0);
         let mut sorted = false;
         if content.starts_with(b"#") {
             let (_, line) = lines.next().unwrap_or_default();
@@ -54,27 +56,27 @@ impl Deep<'_> {
         let format = self.repository.object_format();
         let mut last: Option<&[u8]> = None;
         // Where the file is not sorted, a name may stand there again far from the first time.
-        let mut names: HashSet<&[u8]> = HashSet::new();
+        let mut names: Option<HashSet<&[u8]>> = None;
+        let content = lines.content;
+        let before = |end| {
+            let lines = Lines::from(content, 0).take_while(move |(at, _)| *at < end);
+            lines.filter_map(|(_, line)| Some(parse(line, format)?.1))
+        };
         // Whether the line before holds a ref, whose peeled value may follow.
         let mut open = false;
         let mut bad = BadLines::default();
         for (at, line) in lines {
-            if let Some(hex) = line.strip_prefix(b"^") {
-                let peeled = ObjectId::from_hex(hex).filter(|oid| oid.format() == format);
-                match (open, peeled, self.seen.last_mut()) {
-                    (true, Some(found), Some(seen)) => {
-                        if let Value::Oid { peeled, .. } = &mut seen.value {
-                            *peeled = Some(found);
-                        }
-                    }
-                    (false, ..) => bad.add(at, "a peeled value without a ref before it"),
-                    _ => bad.add(at, "the peeled value is no object id"),
+            if line.starts_with(b"^") {
+                match (open, peeled(line, format)) {
+                    (true, Some(_)) => {}
+                    (false, _) => bad.add(at, "a peeled value without a ref before it"),
+                    (true, None) => bad.add(at, "the peeled value is no object id"),
                 }
                 open = false;
                 continue;
             }
             open = false;
-            let Some((oid, name)) = parse(line, format) else {
+            let Some((_, name)) = parse(line, format) else {
                 let zeros = !line.is_empty() && line.iter().all(|byte| *byte == 0);
                 let what = if zeros {
                     "zeros in the place of refs, as after a power failure"
@@ -94,7 +96,10 @@ impl Deep<'_> {
                 let what = format!("{}: a ref of one worktree, seen by all", name.as_bstr());
                 self.warning(path, what, Repair::ByHand);
             }
-            if !names.insert(name) {
+            if names.is_none() && last.is_some_and(|last| last >= name) {
+                names = Some(before(at).collect());
+            }
+            if names.as_mut().is_some_and(|names| !names.insert(name)) {
                 let what = "the ref stands there twice: Git takes this one once the first is gone";
                 self.bad_line(path, at, what);
                 continue;
@@ -104,21 +109,23 @@ impl Deep<'_> {
             }
             last = Some(name);
             open = true;
-            self.seen.push(Seen {
-                name: name.to_vec(),
-                value: Value::Oid { oid, peeled: None },
-                dir: 0,
-                source: Source::Packed(u64::try_from(at).unwrap_or(u64::MAX)),
-            });
+            self.seen.push_packed(at, name);
         }
         self.bad_lines(path, &mut bad, Repair::RewritePackedRefs);
     }
 }
 
 /// The lines of a file, with the offset of each.
-struct Lines<'a> {
+pub(super) struct Lines<'a> {
     content: &'a [u8],
     at: usize,
+}
+
+impl<'a> Lines<'a> {
+    /// Those from the one that begins there on.
+    pub(super) fn from(content: &'a [u8], at: usize) -> Self {
+        Lines { content, at }
+    }
 }
 
 impl<'a> Iterator for Lines<'a> {
@@ -136,7 +143,13 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-fn parse(line: &[u8], format: ObjectFormat) -> Option<(ObjectId, &[u8])> {
+/// Returns what a line says that belongs to the ref before it.
+pub(super) fn peeled(line: &[u8], format: ObjectFormat) -> Option<ObjectId> {
+    let oid = ObjectId::from_hex(line.strip_prefix(b"^")?)?;
+    (oid.format() == format).then_some(oid)
+}
+
+pub(super) fn parse(line: &[u8], format: ObjectFormat) -> Option<(ObjectId, &[u8])> {
     let (hex, rest) = line.split_at_checked(format.hex_len())?;
     let (space, name) = rest.split_first()?;
     let oid = ObjectId::from_hex(hex)?;

@@ -76,7 +76,7 @@ impl Deep<'_> {
         self.folder(&dir, &content, &opened)?;
         self.merged(index, &dir, &opened.tables);
         let is_readable = opened.tables.len() == opened.listed.len();
-        let has_head = |seen: &Seen| seen.dir == index && seen.name == b"HEAD";
+        let has_head = |seen: Seen<'_>| seen.dir == index && seen.name == b"HEAD";
         if is_readable && !self.seen.iter().rev().any(has_head) {
             let what = "HEAD is missing: Git takes it for a branch that nobody knows";
             self.error(&list_path, None, what, Repair::FromReflog);
@@ -342,14 +342,16 @@ impl Deep<'_> {
                     oid: id,
                     peeled: oid(peeled),
                 }),
-                RefValue::Symref(target) => Some(Value::Symref(target.to_vec())),
+                RefValue::Symref(target) => Some(Value::Symref(target)),
             };
-            self.seen.extend(value.map(|value| Seen {
-                name: record.name.to_vec(),
-                value,
-                dir: index,
-                source: Source::Table,
-            }));
+            if let Some(value) = value {
+                self.seen.push(Seen {
+                    name: record.name,
+                    value,
+                    dir: index,
+                    source: Source::Table,
+                });
+            }
         }
         let mut logs = MergedLogs::new(tables.to_vec()).live_only();
         let mut last = Vec::new();

@@ -10,11 +10,14 @@ use refdb::objects::{ObjectKind, Peeled};
 use refdb::{ObjectId, Result};
 use refdb_git::objects::Absent;
 
-use super::{Advice, Damage, Deep, Repair, Seen, Severity, Source, Value};
+use super::{Advice, AllSeen, Damage, Deep, Repair, Seen, Severity, Source, Value};
 use crate::progress::Progress;
 
 /// How far it is, is told after so many objects.
 const CHECKED_STEP: usize = 256;
+
+/// Of so many objects it is remembered what they are: many refs may name one, and hardly ever far from each other.
+pub(crate) const KINDS_MAX: usize = 1 << 18;
 
 impl Deep<'_> {
     /// Checks everything that needs all refs at once.
@@ -25,11 +28,10 @@ impl Deep<'_> {
         let loose: HashSet<&[u8]> = seen
             .iter()
             .filter(|seen| matches!(seen.source, Source::Loose) && seen.dir == 0)
-            .map(|seen| seen.name.as_slice())
+            .map(|seen| seen.name)
             .collect();
-        let is_hidden = |seen: &Seen| {
-            matches!(seen.source, Source::Packed(_)) && loose.contains(seen.name.as_slice())
-        };
+        let is_hidden =
+            |seen: &Seen<'_>| matches!(seen.source, Source::Packed(_)) && loose.contains(seen.name);
         let total = u64::try_from(seen.len()).ok();
         for (at, seen) in seen.iter().enumerate() {
             if at % CHECKED_STEP == 0 {
@@ -39,11 +41,11 @@ impl Deep<'_> {
                     total,
                 });
             }
-            if is_hidden(seen) {
+            if is_hidden(&seen) {
                 continue;
             }
-            if let Value::Oid { oid, peeled } = &seen.value {
-                self.object(seen, *oid, *peeled, &mut kinds)?;
+            if let Value::Oid { oid, peeled } = seen.value {
+                self.object(&seen, oid, peeled, &mut kinds)?;
             }
         }
         self.perhaps_there();
@@ -95,7 +97,7 @@ impl Deep<'_> {
 
     fn object(
         &mut self,
-        seen: &Seen,
+        seen: &Seen<'_>,
         oid: ObjectId,
         peeled: Option<ObjectId>,
         kinds: &mut HashMap<ObjectId, Option<ObjectKind>>,
@@ -109,6 +111,9 @@ impl Deep<'_> {
             Some(kind) => *kind,
             None => {
                 let kind = objects.kind(oid)?;
+                if kinds.len() >= KINDS_MAX {
+                    kinds.clear();
+                }
                 kinds.insert(oid, kind);
                 kind
             }
@@ -151,22 +156,22 @@ impl Deep<'_> {
     }
 
     /// Reports damage to a ref at the place where it stands.
-    fn of_ref(&mut self, seen: &Seen, what: &str, repair: Repair) {
+    fn of_ref(&mut self, seen: &Seen<'_>, what: &str, repair: Repair) {
         self.of_ref_with(seen, what, repair, None);
     }
 
     /// Reports damage to a ref that a person has to mend, and says how that can be done.
-    fn by_hand(&mut self, seen: &Seen, what: &str, advice: Advice) {
+    fn by_hand(&mut self, seen: &Seen<'_>, what: &str, advice: Advice) {
         self.of_ref_with(seen, what, Repair::ByHand, Some(advice));
     }
 
-    fn of_ref_with(&mut self, seen: &Seen, what: &str, repair: Repair, advice: Option<Advice>) {
+    fn of_ref_with(&mut self, seen: &Seen<'_>, what: &str, repair: Repair, advice: Option<Advice>) {
         let (file, offset) = self.place(seen);
         self.tell(&Damage {
             severity: Severity::Error,
             file,
             offset,
-            name: Some(BString::from(seen.name.as_slice())),
+            name: Some(BString::from(seen.name)),
             what: format!("{}: {what}", seen.name.as_bstr()),
             repair,
             advice,
@@ -174,46 +179,46 @@ impl Deep<'_> {
     }
 
     /// Returns the name by which a ref is known in every worktree.
-    fn full_name(&self, seen: &Seen) -> BString {
+    fn full_name(&self, seen: &Seen<'_>) -> BString {
         let dir = self.dir(seen.dir);
         let id = dir.file_name().filter(|_| seen.dir > 0);
         match id {
-            Some(id) => [b"worktrees/", id.as_bytes(), b"/", &seen.name]
+            Some(id) => [b"worktrees/", id.as_bytes(), b"/", seen.name]
                 .concat()
                 .into(),
-            None => seen.name.as_slice().into(),
+            None => seen.name.into(),
         }
     }
 
-    fn place(&self, seen: &Seen) -> (PathBuf, Option<u64>) {
+    fn place(&self, seen: &Seen<'_>) -> (PathBuf, Option<u64>) {
         let dir = self.dir(seen.dir);
         match seen.source {
             Source::Loose => (
-                dir.join(refdb::internals::bytes_to_path(&seen.name)),
+                dir.join(refdb::internals::bytes_to_path(seen.name)),
                 Some(0),
             ),
             Source::Packed(at) => (dir.join("packed-refs"), Some(at)),
-            Source::Table => self.place_in_stack(&dir, &seen.name),
+            Source::Table => self.place_in_stack(&dir, seen.name),
         }
     }
 
     /// Follows every symref, and reports what is no name and what ends in a circle.
-    fn symrefs(&mut self, seen: &[Seen]) {
+    fn symrefs(&mut self, seen: &AllSeen) {
         let mut targets: HashMap<(usize, &[u8]), &[u8]> = HashMap::new();
-        for seen in seen {
-            if let Value::Symref(target) = &seen.value {
-                targets.insert((seen.dir, &seen.name), target);
+        for seen in seen.iter() {
+            if let Value::Symref(target) = seen.value {
+                targets.insert((seen.dir, seen.name), target);
             }
         }
-        for start in seen {
-            let Value::Symref(first) = &start.value else {
+        for start in seen.iter() {
+            let Value::Symref(first) = start.value else {
                 continue;
             };
             // In the other format the file HEAD was looked at before.
             let is_head = start.name == b"HEAD" && matches!(start.source, Source::Table);
             if is_head && !first.starts_with(b"refs/") {
                 let what = format!("HEAD leads to '{}', no branch", first.as_bstr());
-                self.of_ref(start, &what, Repair::FromReflog);
+                self.of_ref(&start, &what, Repair::FromReflog);
                 continue;
             }
             if !is_root_ref(first) && !is_well_formed(first, FormatOptions::ONE_LEVEL) {
@@ -225,10 +230,10 @@ impl Deep<'_> {
                     Source::Table => Repair::RebuildTable,
                     Source::Loose | Source::Packed(_) => Repair::RewriteRef,
                 };
-                self.of_ref(start, &what, repair);
+                self.of_ref(&start, &what, repair);
                 continue;
             }
-            let mut name = first.as_slice();
+            let mut name = first;
             let mut depth = 1;
             loop {
                 let own = if is_per_worktree(name) { start.dir } else { 0 };
@@ -236,8 +241,8 @@ impl Deep<'_> {
                     Some(next) if depth < SYMREF_DEPTH_MAX => name = next,
                     Some(_) => {
                         let what = "the symref leads in a circle, or further than anybody follows";
-                        let name = self.full_name(start);
-                        self.by_hand(start, what, Advice::PointElsewhere(name));
+                        let name = self.full_name(&start);
+                        self.by_hand(&start, what, Advice::PointElsewhere(name));
                         break;
                     }
                     None => break,
@@ -248,23 +253,39 @@ impl Deep<'_> {
     }
 
     /// Reports names that cannot both exist: `a` and `a/b`.
-    fn conflicts(&mut self, seen: &[Seen]) {
-        let names: HashSet<(usize, &[u8])> = seen
-            .iter()
-            .map(|seen| (seen.dir, seen.name.as_slice()))
-            .collect();
-        for child in seen {
-            for at in child.name.find_iter(b"/") {
-                let parent = child.name.get(..at).unwrap_or_default();
-                if names.contains(&(child.dir, parent)) {
-                    let what = format!("the ref cannot exist beside '{}'", parent.as_bstr());
-                    let child_name = self.full_name(child);
-                    let prefix = child_name.len() - child.name.len();
-                    let parent = [&child_name[..prefix], parent].concat();
-                    let both = [child_name, parent.into()];
-                    self.by_hand(child, &what, Advice::DeleteOneOf(both));
-                }
+    fn conflicts(&mut self, seen: &AllSeen) {
+        let mut order: Vec<usize> = (0..seen.len()).collect();
+        order.sort_by_key(|at| seen.name(*at));
+        let mut found = Vec::new();
+        let mut before = (0, &b""[..]);
+        // Where the parents of the name before end, and whether they are refs.
+        let mut parents: Vec<(usize, bool)> = Vec::new();
+        for at in &order {
+            let (dir, name) = seen.name(*at);
+            let mut both = name.iter().zip(before.1);
+            let common = both.position(|(a, b)| a != b);
+            let common = common.unwrap_or(name.len().min(before.1.len()));
+            let common = if dir == before.0 { common } else { 0 };
+            parents.retain(|(end, _)| *end < common);
+            for end in name.find_iter(b"/").filter(|end| *end >= common) {
+                let parent = (dir, name.get(..end).unwrap_or_default());
+                let is_ref = order.binary_search_by_key(&parent, |at| seen.name(*at));
+                parents.push((end, is_ref.is_ok()));
             }
+            let refs = parents.iter().filter(|(_, is_ref)| *is_ref);
+            found.extend(refs.map(|(end, _)| (*at, *end)));
+            before = (dir, name);
+        }
+        found.sort_unstable();
+        for (at, end) in found {
+            let Some(child) = seen.get(at) else { continue };
+            let parent = child.name.get(..end).unwrap_or_default();
+            let what = format!("the ref cannot exist beside '{}'", parent.as_bstr());
+            let child_name = self.full_name(&child);
+            let prefix = child_name.len() - child.name.len();
+            let parent = [&child_name[..prefix], parent].concat();
+            let both = [child_name, parent.into()];
+            self.by_hand(&child, &what, Advice::DeleteOneOf(both));
         }
     }
 }
