@@ -14,21 +14,22 @@ use crate::date;
 /// Finds out who is committing.
 ///
 /// # Errors
-/// `Config` when `GIT_COMMITTER_DATE` is no date.
+/// `Date` when `GIT_COMMITTER_DATE` is no date; `Config` when a setting of a name or an address has no value, whether
+/// it is needed or not.
 pub(super) fn committer(
     system: &dyn System,
     environment: &Environment,
     config: &Config,
 ) -> Result<Identity> {
-    let configured = |key: &str| config.string(key).map(BStr::to_owned);
-    let name = environment
-        .bytes("GIT_COMMITTER_NAME")
-        .or_else(|| configured("committer.name"))
-        .or_else(|| configured("user.name"));
+    let configured = |what: &str| -> Result<Option<BString>> {
+        let [own, of_user] = ["committer", "user"].map(|who| config.text(&format!("{who}.{what}")));
+        Ok(own?.or(of_user?).map(BStr::to_owned))
+    };
+    let (name, email) = (configured("name")?, configured("email")?);
+    let name = environment.bytes("GIT_COMMITTER_NAME").or(name);
     let email = environment
         .bytes("GIT_COMMITTER_EMAIL")
-        .or_else(|| configured("committer.email"))
-        .or_else(|| configured("user.email"))
+        .or(email)
         .or_else(|| environment.bytes("EMAIL").filter(|email| !email.is_empty()));
     let local = environment.zone(system);
     let date = match environment.bytes("GIT_COMMITTER_DATE") {

@@ -126,7 +126,8 @@ impl Revisions<'_> {
             Wanted::Position(number) if number == search.count && !oldest.old.is_null() => {
                 Ok(Some(oldest.old))
             }
-            Wanted::Position(_) => refuse(format!(
+            // A date that comes out as the beginning of 1970 is none for Git.
+            Wanted::Position(_) | Wanted::Time(0) => refuse(format!(
                 "log for '{}' only has {} entries",
                 shown(name),
                 search.count
