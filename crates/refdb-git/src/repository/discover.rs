@@ -321,6 +321,14 @@ impl Search<'_> {
                 let message = format!("failed to read {}: it is empty", file.display());
                 Err(Error::new(ErrorKind::Repository, message))
             }
+            // Git takes what stands before it.
+            Ok(content) if content.contains(&0) => {
+                let message = format!(
+                    "no name of a directory, with a byte of zero in it: {}",
+                    file.display()
+                );
+                Err(Error::new(ErrorKind::Repository, message))
+            }
             Ok(content) => {
                 let path = bytes_to_path(without_line_end(&content));
                 let joined = git_dir.join(path);

@@ -253,6 +253,11 @@ fn what_is_no_repository_is_refused() {
         opened.expect_err("it is empty").kind(),
         ErrorKind::Repository
     );
+    fs::write(dir.join(".git/commondir"), ".\0").expect("a file");
+    let opened = options(&dir, Said::default()).discover(&dir).map(drop);
+    let error = opened.expect_err("no path has a zero");
+    assert_eq!(error.kind(), ErrorKind::Repository);
+    assert!(error.to_string().ends_with(".git/commondir"), "{error}");
     fs::remove_file(dir.join(".git/commondir")).expect("it is there");
     fs::remove_dir(dir.join(".git/objects")).expect("a folder");
     refused(Said::default());
