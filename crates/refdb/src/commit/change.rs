@@ -19,10 +19,9 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use super::dirs::{MANY_MIN, sync};
-use super::hold::{Hold, is_held, lost_in_part};
+use super::hold::{Holds, lost_in_part};
 use super::journal::Journal;
 use super::place::{Place, PlainDirs, Roots, Spot};
 use super::possible;
@@ -187,7 +186,7 @@ impl Change {
             dirs: std::mem::take(&mut means.dirs),
             ..Taken::default()
         };
-        let holds = means.holder.holds();
+        let holds = Holds::of(means.holder);
         let how = self.as_maker(&means, &holds);
         let system = means.holder.system();
         let mut afterwards = Vec::new();
@@ -219,7 +218,7 @@ impl Change {
     }
 
     /// Returns how the process takes the steps that made the change.
-    fn as_maker<'m>(&self, means: &Means<'m>, holds: &'m [Arc<Hold>]) -> How<'m> {
+    fn as_maker<'m>(&self, means: &Means<'m>, holds: &'m Holds) -> How<'m> {
         let is_few = self.steps.len() < MANY_MIN;
         // A lock that takes its content itself says nothing, and to make up what it would say takes time.
         let is_beside = |(_, step): &(usize, Step)| {
@@ -254,7 +253,7 @@ impl Change {
     /// Takes the steps of a change whose journal is written.
     #[cfg(test)]
     pub(super) fn take_after(&self, means: &Means<'_>) -> Result<()> {
-        let holds = means.holder.holds();
+        let holds = Holds::of(means.holder);
         let how = self.as_maker(means, &holds);
         self.take_all(&means.roots, how, &mut Taken::default())
     }
@@ -354,8 +353,9 @@ impl Change {
     ) -> Result<()> {
         // Somebody else may have written what it would replace, once the lock was removed.
         if let (Some(guard), false) = (self.guards.get(*guard), step.is_entry()) {
-            let is_held = is_held(how.holds, roots.system(), &lock_path(&roots.path(guard)));
-            is_held.map_err(lost_in_part)?;
+            let lock = lock_path(&roots.path(guard));
+            let checked = how.holds.check(roots.system(), &lock);
+            checked.map_err(lost_in_part)?;
         }
         step.take(roots, how, taken)?;
         if !is_packing(step) {

@@ -40,7 +40,8 @@ pub(super) enum Flaw {
 
 impl Change {
     /// Returns what stands behind the text of a lock: `text`, which the checksum is of as well. What is not
-    /// `named`, or guarded by what is not, is left out: a crash leaves it as it was.
+    /// `named`, or guarded by what is not, is left out: a crash leaves it as it was. So does it then what goes,
+    /// whose other value may be just there.
     ///
     /// # Errors
     /// `FileTooLarge` if nobody would read it.
@@ -64,19 +65,27 @@ impl Change {
             let _ = write!(out, "{number}");
             out.push(0);
         };
-        let write = |place| Place::write(place).filter(|_| named(place));
+        fn write<'p>(
+            place: &'p Place,
+            named: &dyn Fn(&Place) -> bool,
+        ) -> Option<(&'static [u8], &'p [u8])> {
+            place.write().filter(|_| named(place))
+        }
         for place in &self.guards {
             // Of what no journal names the lock is nobody's business.
-            let (word, name) = write(place).unwrap_or((b"none", b""));
+            let (word, name) = write(place, named).unwrap_or((b"none", b""));
             push(&mut out, b"lock");
             push(&mut out, word);
             push(&mut out, name);
         }
-        for (guard, step) in &self.steps {
-            let is_guarded = self.guards.get(*guard).is_some_and(named);
-            let Some((word, name)) = write(step.place()).filter(|_| is_guarded) else {
-                continue;
-            };
+        let is_written = |(guard, step): &(usize, Step)| {
+            self.guards.get(*guard).is_some_and(named) && write(step.place(), named).is_some()
+        };
+        let is_put = |(_, step): &&(usize, Step)| matches!(step, Step::Put { .. });
+        let gives_all = self.steps.iter().filter(is_put).all(is_written);
+        let is_left_out = |it| !is_written(it) || !gives_all && it.1.takes_away();
+        for (guard, step) in self.steps.iter().filter(|&it| !is_left_out(it)) {
+            let (word, name) = write(step.place(), named).unwrap_or_default();
             let part;
             let (verb, number, lines): (&[u8], _, &[u8]) = match step {
                 Step::Put { content, .. } => match content {
@@ -89,7 +98,7 @@ impl Change {
                 },
                 Step::Remove { .. } => (b"remove", None, b""),
                 Step::Append { len, lines, .. } => (b"append", Some(*len), lines),
-                Step::Move { from, .. } => match write(from) {
+                Step::Move { from, .. } => match write(from, named) {
                     Some((_, from)) => (b"move", None, from),
                     None => continue,
                 },
@@ -108,7 +117,6 @@ impl Change {
         let sum = checksum(&out);
         push(&mut out, b"end");
         push(&mut out, format!("{sum:016x}").as_bytes());
-        let is_put = |(_, step): &&(usize, Step)| matches!(step, Step::Put { .. });
         let puts = self.steps.iter().filter(is_put).count();
         if out.len() > LEN_MAX
             || self.guards.len() + self.steps.len() > COUNT_MAX

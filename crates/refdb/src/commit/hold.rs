@@ -12,6 +12,7 @@
 //!    second name under which something is written, or is in a journal. Without both it is the lock of another
 //!    program, whatever is in it.
 
+use std::collections::HashSet;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -370,27 +371,46 @@ pub(super) fn lost_in_part(error: io::Error) -> Error {
     Error::new(ErrorKind::Locked, message).with_source(error)
 }
 
-/// Makes sure that the lock at `path` is a name of one of these files. It is looked at only if one of them lost
-/// a name: that takes one call, whatever the path.
-///
-/// # Errors
-/// `ESTALE` if it is none of theirs; those of the system.
-pub(super) fn is_held(holds: &[Arc<Hold>], system: &dyn System, path: &Path) -> io::Result<()> {
-    let is_whole = |hold: &Arc<Hold>| hold.check().is_ok() && !hold.is_torn();
-    if holds.iter().all(is_whole) {
-        return Ok(());
-    }
-    let found = system.find(path)?;
-    for hold in holds {
-        let own = hold.file().identity()?;
-        if found
-            .as_ref()
-            .is_some_and(|found| own == (found.dev, found.ino))
-        {
-            return Ok(());
+/// The files whose names are the locks of a transaction.
+#[derive(Default)]
+pub(crate) struct Holds {
+    all: Vec<Arc<Hold>>,
+    /// What they are.
+    ids: OnceLock<HashSet<(u64, u64)>>,
+}
+
+/// Of more files the lock is looked at, and not each of them: where there are no further names each lock is one.
+const HOLDS_MAX: usize = 4;
+
+impl Holds {
+    pub(super) fn of(holder: &Holder) -> Holds {
+        Holds {
+            all: holder.holds(),
+            ids: OnceLock::new(),
         }
     }
-    Err(rustix::io::Errno::STALE.into())
+
+    /// Makes sure that the lock at `path` is one of theirs. It is looked at only if one of them lost a name: that
+    /// takes one call, whatever the path.
+    ///
+    /// # Errors
+    /// `ESTALE` if it is not: nobody waits for this process then. Those of the system.
+    pub(super) fn check(&self, system: &dyn System, path: &Path) -> io::Result<()> {
+        let is_whole = |hold: &Arc<Hold>| hold.check().is_ok() && !hold.is_torn();
+        if self.all.len() <= HOLDS_MAX && self.all.iter().all(is_whole) {
+            return Ok(());
+        }
+        let id = |hold: &Arc<Hold>| hold.file().identity().ok();
+        let ids = self
+            .ids
+            .get_or_init(|| self.all.iter().filter_map(id).collect());
+        let found = system.find(path)?;
+        if found.is_some_and(|found| ids.contains(&(found.dev, found.ino))) {
+            return Ok(());
+        }
+        self.all.iter().for_each(|hold| hold.tear());
+        Err(rustix::io::Errno::STALE.into())
+    }
 }
 
 impl Hold {
@@ -434,6 +454,14 @@ impl Hold {
     /// Returns whether somebody else was at the names of the file, as far as it was looked at.
     pub(super) fn is_torn(&self) -> bool {
         self.is_torn.load(Ordering::Acquire)
+    }
+
+    /// Keeps the file open until this process ends, so that nobody takes what it is the lock of. But where somebody
+    /// removed a lock nothing will change any more: the next process may finish the rest.
+    pub(super) fn keep(self: Arc<Self>) {
+        if !self.is_torn() {
+            std::mem::forget(self);
+        }
     }
 
     /// Returns whether each name of the file is one of this transaction for certain.

@@ -25,7 +25,7 @@ use bytes::Bytes;
 use super::change::{Change, Means};
 use super::dirs::sync;
 use super::encoding::{END, END_LEN, Flaw, LEN_MAX, begin, decode};
-use super::hold::{Hold, Signs};
+use super::hold::{Hold, Holds, Signs};
 use super::home::Home;
 use super::owner::{HEAD_LEN, Owner};
 use super::place::{MAY_NOT_WRITE, Place, Roots};
@@ -85,9 +85,12 @@ impl Journal {
         let stat = home.system.stat(dir).map_err(failed)?;
         let hold = Arc::clone(other.hold());
         holder.reveal(&hold, fsync).map_err(failed)?;
+        // Whoever may write where a link leads by a right that others do not see finishes it alone, or nobody does.
+        let is_makers = home.roots(&hold.stat().map_err(failed)?)?.are_makers();
+        let is_makers = is_makers.map_err(failed)?;
         let write = |hold: &Hold| {
             let own = hold.stat()?;
-            let named = |place: &Place| seat.names(place);
+            let named = |place: &Place| is_makers && seat.names(place);
             let text = change.encode(&holder.owner().text(), &stat, &own, &named)?;
             let mut file = hold.file();
             // Who may only read the repository has to see what it says.
@@ -147,7 +150,7 @@ impl Journal {
 
     /// Leaves the journal to whoever comes when this process has ended.
     pub(super) fn leave(self) {
-        std::mem::forget(self.hold);
+        self.hold.keep();
     }
 }
 
@@ -441,7 +444,9 @@ fn finish(home: &Arc<Home>, path: &Path, stat: &Stat, says: Says) -> Result<()> 
     // Who cannot have the file now is to know that its maker has ended. Of somebody else's file in a shared
     // repository that cannot be said: for a moment its transaction is seen step by step.
     let _ = beneath.set_mode(path, stat.mode | FINISHED_MODE);
-    let how = as_finisher(home, &journal, says);
+    // The locks are asked for by what the journal says of them.
+    let none = Holds::default();
+    let how = as_finisher(home, &journal, says, &none);
     let mut taken = Taken::default();
     // In a copy no date says what is older.
     let made_ns = match is_copied && read(home, path, false).is_err() {
@@ -487,12 +492,12 @@ fn remove_lockless_barriers(home: &Home, roots: &Roots, guards: &[&Place]) {
 }
 
 /// Returns how the steps of a journal are taken by whoever finishes it.
-fn as_finisher(home: &Home, journal: &Read, says: Says) -> How<'static> {
+fn as_finisher<'h>(home: &Home, journal: &Read, says: Says, holds: &'h Holds) -> How<'h> {
     How {
         shared: home.shared,
         transaction: journal.owner.id,
         packed: None,
-        holds: &[],
+        holds,
         is_live: false,
         is_first: false,
         gives_up: match says {

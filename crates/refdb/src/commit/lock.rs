@@ -447,8 +447,7 @@ impl LockFile {
     pub(crate) fn leave(mut self) {
         self.close();
         if std::mem::take(&mut self.held) {
-            // The file stays open until then.
-            std::mem::forget(Arc::clone(&self.hold));
+            Arc::clone(&self.hold).keep();
         }
     }
 

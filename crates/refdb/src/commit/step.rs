@@ -9,14 +9,13 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use bstr::ByteSlice;
 use bytes::Bytes;
 
 use super::content::Content;
 use super::dirs::{add_parent, create_dirs};
-use super::hold::{Hold, lost_in_part};
+use super::hold::{Holds, lost_in_part};
 use super::place::{Place, Roots, Spot};
 use super::put::{put, put_for_barrier, rename};
 use super::{LockFile, fitting, lock_path, remove_if_there, value_path};
@@ -85,7 +84,7 @@ pub(crate) struct How<'h> {
     /// time, and a person can remove locks.
     pub(crate) packed: Option<&'h LockFile>,
     /// The files whose names are the locks of the process that makes the change.
-    pub(crate) holds: &'h [Arc<Hold>],
+    pub(crate) holds: &'h Holds,
     /// Whether the process lives that made the change: what is not there then was taken away from it.
     pub(crate) is_live: bool,
     /// Whether no step was taken before.
@@ -357,6 +356,8 @@ impl Append<'_> {
             },
         };
         if !self.lines.is_empty() && tail.starts_with(self.lines) {
+            // Perhaps not durable yet, on a file system of its own.
+            add_parent(&mut taken.dirs, path);
             return Ok(());
         }
         if !self.how.is_first {
@@ -365,6 +366,7 @@ impl Append<'_> {
             MayWrite::default().reach(system, end)?;
         }
         let Some(missing) = self.lines.strip_prefix(&*tail) else {
+            add_parent(&mut taken.dirs, path);
             return rewrite(system, path, self.len, self.lines, self.how.transaction);
         };
         let Some(mut file) = self.open(taken)? else {
@@ -455,7 +457,11 @@ fn move_log(from: &Spot, to: &Spot, how: How<'_>, taken: &mut Taken) -> io::Resu
         None => match &between {
             Some(path) if find_file(system, path)?.is_some() => source = path,
             // It was moved.
-            _ => return Ok(()),
+            _ => {
+                add_parent(&mut taken.dirs, &from.path);
+                add_parent(&mut taken.dirs, &to.path);
+                return Ok(());
+            }
         },
     }
     add_parent(&mut taken.dirs, &from.path);

@@ -42,8 +42,9 @@ fn take_over_of(most: Purpose, home: &Arc<Home>, path: &Path) -> io::Result<bool
         if system.guard_file(path)?.is_none() {
             return Ok(false);
         }
-        let found = journal::recover(home).map_err(io::Error::other)?;
-        return Ok(found.view.is_none() && found.error.is_none());
+        journal::recover(home).map_err(io::Error::other)?;
+        // One that is not whole may stay, of somebody who is not trusted.
+        return Ok(system.find(path)?.is_none());
     }
     if !is_lock(path) {
         return match target_beside(path) {

@@ -32,6 +32,7 @@ struct Moves {
     new: LockFile,
     old: LockFile,
     change: Change,
+    journal: journal::Journal,
 }
 
 impl Moves {
@@ -67,29 +68,18 @@ impl Moves {
         change.put(guards[0], place(name), &new);
         let place = place("HEAD");
         change.add(guards[1], Step::Remove { place });
-        let mut moves = Moves {
+        let journal = change.commit(&means(&system, &new)).unwrap();
+        Moves {
             system,
             new,
             old,
-            change: Change::default(),
-        };
-        change.commit(&moves.means()).unwrap().leave();
-        moves.change = change;
-        moves
+            change,
+            journal,
+        }
     }
 
     fn means(&self) -> Means<'_> {
-        let new = &self.new;
-        Means {
-            holder: new.holder(),
-            lock: Some(new),
-            packed: Some(new).filter(|new| new.target().ends_with("packed-refs")),
-            options: OPTIONS,
-            fsync: true,
-            roots: Roots::new(&self.system, Path::new(DIR), &at("packed-refs")),
-            dirs: BTreeSet::new(),
-            clear: &|_| Ok(()),
-        }
+        means(&self.system, &self.new)
     }
 
     /// Returns its two locks, with the new content between them.
@@ -101,9 +91,24 @@ impl Moves {
     /// Leaves it all to whoever comes when the process has ended; returns its files.
     fn leave(self) -> [PathBuf; 3] {
         let files = self.files();
+        self.journal.leave();
         self.new.leave();
         self.old.leave();
         files
+    }
+}
+
+/// What it takes to make a change visible, one of whose locks is `lock`.
+fn means<'m>(system: &Arc<dyn System>, lock: &'m LockFile) -> Means<'m> {
+    Means {
+        holder: lock.holder(),
+        lock: Some(lock),
+        packed: Some(lock).filter(|lock| lock.target().ends_with("packed-refs")),
+        options: OPTIONS,
+        fsync: true,
+        roots: Roots::new(system, Path::new(DIR), &at("packed-refs")),
+        dirs: BTreeSet::new(),
+        clear: &|_| Ok(()),
     }
 }
 
@@ -228,7 +233,7 @@ fn nothing_goes_whose_replacement_is_taken_while_it_is_recovered() {
             shared: SharedRepository::Umask,
             transaction: moves.new.holder().owner().id,
             packed: None,
-            holds: &[],
+            holds: &hold::Holds::default(),
             is_live: false,
             is_first: false,
             gives_up: step::GivesUp::Nothing,
@@ -389,11 +394,66 @@ fn what_is_written_under_a_lock_that_was_taken_from_the_living_stays() {
         }
         let taken = moves.change.take_after(&moves.means());
         assert_eq!(taken.is_ok(), removed == 0, "{context}");
-        for (bit, name) in [(0b001, name), (0b100, "HEAD")] {
-            let is_kept = system.read(&at(name)).is_ok_and(|it| &it[..] == b"another");
-            assert_eq!(is_kept, removed & bit != 0, "{context}: {name}");
+        let check = || {
+            for (bit, name) in [(0b001, name), (0b100, "HEAD")] {
+                let found = system.read(&at(name));
+                let is_kept = found.is_ok_and(|it| &it[..] == b"another");
+                assert_eq!(is_kept, removed & bit != 0, "{context}: {name}");
+            }
+        };
+        check();
+        // Nobody has to wait until the process ends to see that settled.
+        if removed != 0 {
+            moves.leave();
+            recover(system);
+            assert!(system.lstat(&at("refdb.journal")).is_err(), "{context}");
+            check();
         }
     });
+}
+
+#[test]
+fn nothing_goes_whose_replacement_no_journal_names() {
+    let system = repository();
+    let stat = system.stat(Path::new(DIR)).unwrap();
+    let text = owner::Owner::new(&system, owner::Purpose::Transaction).text();
+    let mut change = Change::default();
+    let guards = ["packed-refs", "HEAD"].map(|name| change.lock(place(name)));
+    let put = Step::Put {
+        place: Place::Packed,
+        content: None,
+        from: step::Source::Beside,
+    };
+    change.add(guards[0], put);
+    let place = place("HEAD");
+    change.add(guards[1], Step::Remove { place });
+    for (is_named, count) in [(true, 2), (false, 0)] {
+        let named = |it: &Place| is_named || *it != Place::Packed;
+        let journal = change.encode(&text, &stat, &stat, &named).unwrap();
+        let content = bytes::Bytes::from([&*text, &*journal].concat());
+        let read = encoding::decode(&content, None);
+        assert_eq!(read.ok().map(|(_, it)| it.steps.len()), Some(count));
+    }
+}
+
+/// What is not whole, and nobody may remove, is waited for, and no longer than that.
+#[test]
+fn a_journal_that_nobody_finishes_is_waited_for_in_vain() {
+    let system = repository();
+    let shared: Arc<dyn System> = Arc::new(system.process(8));
+    let mut options = Options::new(ObjectFormat::Sha1);
+    options.recovers = false;
+    let home = Home::new(&shared, Path::new(DIR), &options);
+    create(&system, "refdb.journal", b"");
+    let lock = LockFile::acquire(&Holder::new(&home), &at("HEAD"), OPTIONS).unwrap();
+    let mut change = Change::default();
+    for name in ["HEAD", "ORIG_HEAD"] {
+        let guard = change.lock(place("HEAD"));
+        let place = place(name);
+        change.add(guard, Step::Remove { place });
+    }
+    let done = change.commit(&means(&shared, &lock));
+    assert_eq!(done.err().map(|it| it.kind()), Some(ErrorKind::Locked));
 }
 
 #[test]
@@ -415,31 +475,14 @@ fn whoever_waits_for_the_journal_of_the_dead_finishes_it() {
     }
     let dies = system.process(7);
     let moves = Moves::commit(&dies, "packed-refs");
-    let means = Means {
-        holder: &holder,
-        lock: Some(&LockFile::acquire(&holder, &at("CHERRY_PICK_HEAD"), OPTIONS).unwrap()),
-        packed: None,
-        ..moves.means()
-    };
+    let lock = LockFile::acquire(&holder, &at("BISECT_HEAD"), OPTIONS).unwrap();
+    let means = means(&shared, &lock);
     assert!(
         change.commit(&means).is_err(),
         "it may be one of the living"
     );
-    drop(means);
     moves.leave();
     dies.end();
-    let lock = LockFile::acquire(&holder, &at("BISECT_HEAD"), OPTIONS).unwrap();
-    let roots = Roots::new(&shared, Path::new(DIR), &at("packed-refs"));
-    let means = Means {
-        holder: &holder,
-        lock: Some(&lock),
-        packed: None,
-        options: OPTIONS,
-        fsync: true,
-        roots,
-        dirs: BTreeSet::new(),
-        clear: &|_| Ok(()),
-    };
     change.commit(&means).unwrap().leave();
     assert_eq!(found(&system, "packed-refs"), (true, false));
 }
