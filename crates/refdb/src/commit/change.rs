@@ -69,8 +69,11 @@ pub(crate) enum Carried {
     InPart(Error),
 }
 
+/// A step, and which lock guards it.
+type Guarded = (usize, Step);
+
 /// Steps that failed, with why; those without a reason were left out, as one before them failed.
-type Failed<'s> = Vec<(&'s (usize, Step), Option<Error>)>;
+type Failed<'s> = Vec<(&'s Guarded, Option<Error>)>;
 
 /// Returns the name of a step that concerns no file that another one concerns, else nothing: a reflog below `refs/`
 /// has one name in a transaction, and all its entries are one step.
@@ -87,14 +90,14 @@ fn apart((_, step): &(usize, Step)) -> &[u8] {
 /// Takes steps in their order, but for those that follow a failed one on the same place, and those that take
 /// something away: what is given in its place may have failed.
 fn take_each<'s>(
-    steps: &'s [(usize, Step)],
-    take: &dyn Fn(&(usize, Step), &mut Taken) -> Result<()>,
+    steps: &'s [Guarded],
+    take: &dyn Fn(&Guarded, &mut Taken) -> Result<()>,
     taken: &mut Taken,
     failed: &mut Failed<'s>,
 ) {
     for guarded in steps {
         let (_, step) = guarded;
-        let is_same = |((_, other), _): &(&(usize, Step), _)| other.place() == step.place();
+        let is_same = |((_, other), _): &(&Guarded, _)| other.place() == step.place();
         let is_early = !failed.is_empty() && step.takes_away();
         if is_early || failed.iter().any(is_same) {
             failed.push((guarded, None));
@@ -303,8 +306,7 @@ impl Change {
     /// Takes every step; those that fail are taken once more, with those that concern the same places.
     fn take_all(&self, roots: &Roots, how: How<'_>, taken: &mut Taken) -> Result<()> {
         let mut failed = Failed::new();
-        let take =
-            |step: &(usize, Step), taken: &mut Taken| self.take_live(step, roots, how, taken);
+        let take = |step: &Guarded, taken: &mut Taken| self.take_live(step, roots, how, taken);
         for steps in self
             .steps
             .chunk_by(|one, next| apart(one).is_empty() == apart(next).is_empty())
@@ -319,8 +321,7 @@ impl Change {
             let (here, there) = steps.split_at(middle);
             let second = || {
                 let (mut taken, mut failed) = (Taken::default(), Failed::new());
-                let take =
-                    |(_, step): &(usize, Step), taken: &mut Taken| step.take(roots, how, taken);
+                let take = |(_, step): &Guarded, taken: &mut Taken| step.take(roots, how, taken);
                 take_each(there, &take, &mut taken, &mut failed);
                 (taken, failed)
             };
@@ -346,7 +347,7 @@ impl Change {
     /// Takes a step as the process that makes the change.
     fn take_live(
         &self,
-        (guard, step): &(usize, Step),
+        (guard, step): &Guarded,
         roots: &Roots,
         how: How<'_>,
         taken: &mut Taken,

@@ -29,6 +29,9 @@ const PUTS_MAX: usize = 1 << 18;
 pub(super) const END: &[u8] = b"end\0";
 pub(super) const END_LEN: usize = END.len() + 16 + 1;
 
+/// Says whether the journal can name a place.
+type Named<'n> = &'n dyn Fn(&Place) -> bool;
+
 /// Why a file is not the journal of a transaction that was committed here.
 pub(super) enum Flaw {
     /// Power failed, or its process ended, before it was written.
@@ -50,7 +53,7 @@ impl Change {
         text: &[u8],
         dir: &Stat,
         own: &Stat,
-        named: &dyn Fn(&Place) -> bool,
+        named: Named<'_>,
     ) -> io::Result<Vec<u8>> {
         let mut out = text.to_vec();
         out.extend_from_slice(START);
@@ -65,12 +68,6 @@ impl Change {
             let _ = write!(out, "{number}");
             out.push(0);
         };
-        fn write<'p>(
-            place: &'p Place,
-            named: &dyn Fn(&Place) -> bool,
-        ) -> Option<(&'static [u8], &'p [u8])> {
-            place.write().filter(|_| named(place))
-        }
         for place in &self.guards {
             // Of what no journal names the lock is nobody's business.
             let (word, name) = write(place, named).unwrap_or((b"none", b""));
@@ -129,6 +126,11 @@ impl Change {
         out.drain(..text.len());
         Ok(out)
     }
+}
+
+/// Returns the word and the name by which a journal calls a place, if it is `named`.
+fn write<'p>(place: &'p Place, named: Named<'_>) -> Option<(&'static [u8], &'p [u8])> {
+    place.write().filter(|_| named(place))
 }
 
 /// Reads how a journal begins, the file `own` in the directory `dir`: who made it, and how long that is.
