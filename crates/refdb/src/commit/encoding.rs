@@ -43,8 +43,8 @@ pub(super) enum Flaw {
 
 impl Change {
     /// Returns what stands behind the text of a lock: `text`, which the checksum is of as well. What is not
-    /// `named`, or guarded by what is not, is left out: a crash leaves it as it was. So does it then what goes,
-    /// whose other value may be just there.
+    /// `named`, or guarded by what is not, is left out: a crash leaves it as it was. If that is new content, no step
+    /// that takes something away is written either: its only other value may be in what was left out.
     ///
     /// # Errors
     /// `FileTooLarge` if nobody would read it.

@@ -379,7 +379,8 @@ pub(crate) struct Holds {
     ids: OnceLock<HashSet<(u64, u64)>>,
 }
 
-/// Of more files the lock is looked at, and not each of them: where there are no further names each lock is one.
+/// With more files than this, the lock itself is looked at, not each file: where a file can have one name only, each
+/// lock is a file.
 const HOLDS_MAX: usize = 4;
 
 impl Holds {

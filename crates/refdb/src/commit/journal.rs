@@ -85,7 +85,8 @@ impl Journal {
         let stat = home.system.stat(dir).map_err(failed)?;
         let hold = Arc::clone(other.hold());
         holder.reveal(&hold, fsync).map_err(failed)?;
-        // Whoever may write where a link leads by a right that others do not see finishes it alone, or nobody does.
+        // A link may lead to where this user can write by a right that others cannot check (an access list, say).
+        // They would not finish such a journal, so it names nothing.
         let is_makers = home.roots(&hold.stat().map_err(failed)?)?.are_makers();
         let is_makers = is_makers.map_err(failed)?;
         let write = |hold: &Hold| {
