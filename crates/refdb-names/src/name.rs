@@ -82,11 +82,13 @@ impl<'a> RefName<'a> {
     }
 
     /// Returns the bytes of the name.
+    #[inline]
     pub fn as_bytes(self) -> &'a [u8] {
         self.0
     }
 
     /// Returns the name as a byte string, which prints as text.
+    #[inline]
     pub fn as_bstr(self) -> &'a BStr {
         self.0.as_bstr()
     }
@@ -155,11 +157,13 @@ impl RefNameBuf {
     }
 
     /// Borrows the name.
+    #[inline]
     pub fn as_name(&self) -> RefName<'_> {
         RefName(&self.0)
     }
 
     /// Returns the bytes of the name.
+    #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }

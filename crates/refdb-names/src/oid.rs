@@ -67,6 +67,7 @@ impl ObjectId {
     }
 
     /// Reads an id from its raw bytes; the length (20 or 32) decides the format.
+    #[inline]
     pub fn from_bytes(raw: &[u8]) -> Option<Self> {
         let format = match raw.len() {
             20 => ObjectFormat::Sha1,
@@ -106,6 +107,7 @@ impl ObjectId {
     }
 
     /// Returns the raw bytes, 20 or 32 of them.
+    #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.format.raw_len()]
     }
@@ -116,6 +118,7 @@ impl ObjectId {
     }
 
     /// Returns whether this is the all-zero id.
+    #[inline]
     pub fn is_null(&self) -> bool {
         // Without a call to compare so few bytes: every listed ref is asked.
         let (halves, _) = self.bytes.as_chunks::<16>();
