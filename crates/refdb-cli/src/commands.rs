@@ -328,7 +328,7 @@ fn attempt(context: &Context, request: Request, args: &[Vec<u8>]) -> Attempt {
 }
 
 /// Returns whether a command does nothing but read refs: not standard input, which it would not find
-/// again.
+/// again. A `symbolic-ref` that was to write has written nothing if the refs were moved.
 fn may_begin_again(name: &[u8], args: &[Vec<u8>]) -> bool {
     let reads_input = |arg: &Vec<u8>| {
         let may_mean = |option: &[u8]| arg.len() > 2 && option.starts_with(arg);
@@ -336,9 +336,11 @@ fn may_begin_again(name: &[u8], args: &[Vec<u8>]) -> bool {
             || may_mean(b"--exclude-existing")
             || arg.starts_with(b"--exclude-existing")
     };
+    let sub = args.first().map(Vec::as_slice);
     let only_reads = match name {
-        b"for-each-ref" | b"show-ref" => true,
-        b"refs" => matches!(args.first().map(Vec::as_slice), Some(b"list" | b"exists")),
+        b"for-each-ref" | b"inspect" | b"show-ref" | b"symbolic-ref" => true,
+        b"reflog" => !matches!(sub, Some(b"delete" | b"drop" | b"expire" | b"write")),
+        b"refs" => matches!(sub, Some(b"list" | b"exists" | b"verify")),
         _ => false,
     };
     only_reads && !args.iter().any(reads_input)

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bstr::{BString, ByteSlice};
-use refdb::internals::{Entry, Tree, is_absent};
+use refdb::internals::{Entry, Tree, is_absent, still_there};
 use refdb::shared::head::Head;
 use refdb::shared::{Freshness, Register};
 use refdb::{Error, ErrorKind, ObjectId, RefFormat, Result};
@@ -118,15 +118,18 @@ pub struct FilesShape {
 /// `head` here.
 ///
 /// # Errors
-/// `Corrupt` for a stack that cannot be read, `Io` for the system's.
+/// `Corrupt` for a stack that cannot be read, `Io` for the system's; `Moved` where the refs were moved into the
+/// other format meanwhile.
 pub fn inspect(repository: &Repository) -> Result<Shape> {
     if repository.register().is_some() {
         return stack(repository).map(Shape::Stack);
     }
-    match repository.ref_format() {
+    let shape = match repository.ref_format() {
         RefFormat::Reftable => stack(repository).map(Shape::Stack),
         RefFormat::Files => files(repository).map(Shape::Files),
-    }
+    };
+    still_there(repository.store().options())?;
+    shape
 }
 
 fn tables(repository: &Repository) -> Result<Vec<Arc<Table>>> {

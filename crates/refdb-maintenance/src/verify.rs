@@ -30,6 +30,7 @@ use std::path::Path;
 use bstr::{BStr, BString};
 pub use deep::{Advice, Counts, Damage, Repair, deep, deep_watched};
 pub(crate) use deep::{KINDS_MAX, condition, indices_of_name, no_file};
+use refdb::internals::still_there;
 use refdb::system::FileKind;
 use refdb::{Error, RefFormat, Result};
 use refdb_git::Repository;
@@ -67,16 +68,36 @@ pub enum Event<'a> {
 /// Takes what the checks say, and remembers whether any of it was an error.
 struct Report<'a> {
     severities: &'a Severities,
+    repository: &'a Repository,
     on: &'a mut dyn FnMut(Event<'_>),
     clean: bool,
+    /// Why what was found is not wrong: the refs are kept elsewhere by now.
+    moved: Option<Error>,
 }
 
 impl Report<'_> {
+    fn check_all(&mut self) -> Result<()> {
+        for worktree in worktrees(self.repository)? {
+            (self.on)(Event::Begin);
+            match self.repository.ref_format() {
+                RefFormat::Files => loose::check(self.repository, &worktree, self)?,
+                RefFormat::Reftable => tables::check(self.repository, &worktree, self)?,
+            }
+        }
+        Ok(())
+    }
+
     /// Reports a finding; returns whether it counts as an error.
     fn find(&mut self, path: &[u8], id: MessageId, text: impl Into<Vec<u8>>) -> bool {
         let Some(severity) = self.severities.of(id) else {
             return false;
         };
+        if self.moved.is_none() {
+            self.moved = still_there(self.repository.store().options()).err();
+        }
+        if self.moved.is_some() {
+            return true;
+        }
         let finding = Finding {
             path: path.into(),
             id,
@@ -96,7 +117,8 @@ impl Report<'_> {
 /// at: that is Git's choice.
 ///
 /// # Errors
-/// `Io` where a file cannot be read, `Corrupt` where a stack cannot.
+/// `Io` where a file cannot be read, `Corrupt` where a stack cannot; `Moved` where the refs were moved into the
+/// other format meanwhile.
 pub fn as_git(
     repository: &Repository,
     severities: &Severities,
@@ -104,17 +126,16 @@ pub fn as_git(
 ) -> Result<bool> {
     let mut report = Report {
         severities,
+        repository,
         on,
         clean: true,
+        moved: None,
     };
-    for worktree in worktrees(repository)? {
-        (report.on)(Event::Begin);
-        match repository.ref_format() {
-            RefFormat::Files => loose::check(repository, &worktree, &mut report)?,
-            RefFormat::Reftable => tables::check(repository, &worktree, &mut report)?,
-        }
-    }
-    Ok(report.clean)
+    let checked = report.check_all();
+    report.moved.map_or(Ok(()), Err)?;
+    // Where nothing was found, and where something is missing.
+    still_there(repository.store().options())?;
+    checked.map(|()| report.clean)
 }
 
 /// Returns the worktrees in the order in which Git takes them: the linked ones as the directory

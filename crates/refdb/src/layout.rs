@@ -9,9 +9,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use refdb_names::RefName;
 use refdb_names::internals::name_from_disk;
 use refdb_names::name::{WorktreeName, worktree_name};
+use refdb_names::{RefName, TargetRef};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::system::{FileKind, System, bytes_to_path, is_absent};
@@ -23,6 +23,11 @@ pub const HEAD_OF_TABLES: &[u8] = b"ref: refs/heads/.invalid\n";
 pub const HEADS_OF_TABLES: &[u8] = b"this repository uses the reftable format\n";
 /// Where such a HEAD points to.
 pub(crate) const TARGET_OF_TABLES: &[u8] = b"refs/heads/.invalid";
+
+/// Returns whether a ref is what stands in the place of HEAD where refs are tables.
+pub(crate) fn is_of_tables(target: TargetRef<'_>) -> bool {
+    matches!(target, TargetRef::Symbolic(target) if target.as_bytes() == TARGET_OF_TABLES)
+}
 
 /// The directories of one repository, seen from one of its worktrees.
 ///

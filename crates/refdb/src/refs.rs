@@ -28,6 +28,7 @@ use std::borrow::BorrowMut;
 use crate::backend::batch::Batch;
 use crate::backend::cursor::{Cursor, RefRecord};
 use crate::error::{Error, Result};
+use crate::layout::is_of_tables;
 use crate::options::StillThere;
 use crate::system::beside::{BATCH, turns};
 
@@ -46,7 +47,7 @@ pub struct Refs {
     fresh: bool,
     // Whether any ref was shown that is not broken: the stub in the place of branches looks so.
     shown: bool,
-    // Asked at the end.
+    // Asked at the end, and where something looks as if they were moved.
     still_there: Option<StillThere>,
 }
 
@@ -170,7 +171,9 @@ impl Refs {
         while self.cursor.advance()? {
             match self.exclusion() {
                 None => {
-                    self.shown = self.shown || !self.cursor.record().broken;
+                    let record = self.cursor.record();
+                    look_at(&record, self.still_there.as_ref())?;
+                    self.shown = self.shown || !record.broken;
                     return Ok(true);
                 }
                 Some(prefix) => match successor(prefix) {
@@ -386,7 +389,7 @@ impl Refs {
             start: self.start.clone(),
             fresh: self.fresh,
             shown: self.shown,
-            still_there: None,
+            still_there: self.still_there.clone(),
         })
     }
 
@@ -409,6 +412,15 @@ impl Refs {
             return None;
         }
         excluded_prefix(&self.excluded, self.cursor.name().as_bytes())
+    }
+}
+
+/// Looks whether the refs are still where they were, if a ref may be what stands in their place: a broken one,
+/// or HEAD as tables have it beside them.
+fn look_at(record: &RefRecord<'_>, still_there: Option<&StillThere>) -> Result<()> {
+    match still_there {
+        Some(still_there) if record.broken || is_of_tables(record.target) => (still_there.0)(false),
+        _ => Ok(()),
     }
 }
 
@@ -466,6 +478,7 @@ impl<'r> Part<'r> {
             excluded,
             prefix,
             shown,
+            still_there,
             ..
         } = &mut *self.refs;
         while self.more && self.left > 0 {
@@ -480,7 +493,8 @@ impl<'r> Part<'r> {
                 }
                 self.left -= 1;
                 *shown |= !record.broken;
-                failed = each(record).err();
+                let looked = look_at(record, still_there.as_ref());
+                failed = looked.map_err(E::from).and_then(|()| each(record)).err();
                 failed.is_none() && self.left > 0
             });
             self.more = *ran.as_ref().unwrap_or(&false);

@@ -30,7 +30,7 @@ use crate::backend::tags::Wanted;
 use crate::backend::{Backend, OptimizeOptions, RefFormat, Value};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hook;
-use crate::layout::{Layout, TARGET_OF_TABLES};
+use crate::layout::{Layout, is_of_tables};
 use crate::objects::Objects;
 use crate::options::Options;
 use crate::refs::{Ref, Refs};
@@ -221,7 +221,7 @@ impl Store {
         let each_fails = |error: Error| names.iter().map(|_| Err(error.clone())).collect();
         let mut found = self.backend.read_all(names).unwrap_or_else(each_fails);
         let is_missed = |found: &Result<Option<Value>>| match found {
-            Ok(Some(found)) => is_of_tables(found),
+            Ok(Some(found)) => is_of_tables(found.target.as_ref()),
             _ => true,
         };
         if found.iter().any(is_missed)
@@ -241,7 +241,7 @@ impl Store {
                 pseudoref(self.system.as_ref(), dir, name, self.options.object_format)
             }
             _ => match self.backend.read(name) {
-                Ok(Some(found)) if !is_of_tables(&found) => Ok(Some(found)),
+                Ok(Some(found)) if !is_of_tables(found.target.as_ref()) => Ok(Some(found)),
                 missed => self.if_still_there(missed),
             },
         }
@@ -469,12 +469,6 @@ impl Store {
             warn: optimize.warn,
         })
     }
-}
-
-/// Returns whether a ref is what stands in the place of HEAD where refs are tables.
-fn is_of_tables(found: &Value) -> bool {
-    let target = found.target.symbolic();
-    target.is_some_and(|target| target.as_bytes() == TARGET_OF_TABLES)
 }
 
 /// What [`Store::optimize`] shall do.

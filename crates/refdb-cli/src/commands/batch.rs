@@ -304,15 +304,20 @@ impl<'c> Session<'c, '_> {
             None => refs.seek_prefix(prefix)?,
         }
         let mut told = 0;
-        while let Some(record) = refs.next()? {
+        // Which looks at its end, be it that of a page, whether the refs are still there.
+        let is_all = refs.each(|record| {
             if told == count {
-                return self.tell(&[b"end", b"more"]);
+                return Ok::<_, Trouble>(false);
             }
             told += 1;
             let name = record.name.as_bytes();
             self.tell_ref(name, record.target, record.peeled, record.broken)?;
+            Ok(true)
+        })?;
+        match is_all {
+            true => self.tell(&[b"end"]),
+            false => self.tell(&[b"end", b"more"]),
         }
-        self.tell(&[b"end"])
     }
 
     fn points_at(&mut self, oid: &[u8]) -> Answered {

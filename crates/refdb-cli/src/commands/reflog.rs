@@ -132,7 +132,11 @@ fn list(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
     }
     let names = context.store()?.log_names();
     let format = context.store()?.format();
-    for name in names.map_err(|error| Failure::error(&error, 255))? {
+    let names = names.map_err(|error| match error.kind() {
+        ErrorKind::Moved => error.into(),
+        _ => Failure::error(&error, 255),
+    })?;
+    for name in names {
         // In this format Git does not list what cannot be a ref's name.
         if format == RefFormat::Reftable
             && !is_well_formed(name.as_bytes(), FormatOptions::ONE_LEVEL)

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bstr::ByteSlice;
 use refdb::{ErrorKind, LogOrder, RefName, Store};
+use refdb_maintenance::inspect::inspect;
+use refdb_maintenance::verify::{Event, Severities, as_git};
 use refdb_testkit::oracle::{self, GitRun};
 use refdb_testkit::repo::Repo;
 use refdb_testkit::{Format, RefFormat, for_every_format, ours};
@@ -23,12 +25,22 @@ for_every_format! {
         let store = opened.store();
         let (there, none) = (name("refs/heads/b/1"), name("refs/heads/none"));
         is_moved("a listing", listed(store));
+        is_moved("its first ref", store.refs().and_then(|mut refs| refs.next().map(|ref_| ref_.is_some())));
+        let page = store.refs().and_then(|mut refs| {
+            refs.seek_prefix(b"refs/heads/a/")?;
+            refs.each(|_| Ok(false))
+        });
+        is_moved("a page", page);
         is_moved("a ref", store.read(there));
         is_moved("no ref", store.read(none));
         is_moved("HEAD", store.resolve(name("HEAD")));
         is_moved("a reflog", store.log(there, LogOrder::NewestFirst));
         is_moved("whether there is a reflog", store.log_exists(there));
         is_moved("reflogs", store.log_names());
+        let severities = Severities::from_config(&opened, true).expect("a good configuration");
+        let tell = |event: Event<'_>| assert!(!matches!(event, Event::Found(_)), "{event:?}");
+        is_moved("a check", as_git(&opened, &severities, &mut { tell }));
+        is_moved("a look", inspect(&opened));
         let again = ours::open(&repo.git_dir());
         assert_eq!(listed(again.store()).expect("it is open anew"), REFS + 1);
     }
@@ -43,8 +55,8 @@ for_every_format! {
                     let out = refdb(&repo).args(["for-each-ref"]).run();
                     let lines = out.ok().lines().count();
                     assert_eq!(lines, REFS, "in listing {count}");
-                    for words in [&["show-ref", "--verify"][..], &["refs", "exists"]] {
-                        refdb(&repo).args(words).args(["refs/heads/b/1"]).run().ok();
+                    for words in READ {
+                        refdb(&repo).args(words.split(' ')).run().ok();
                     }
                     count += 1;
                 }
@@ -121,6 +133,17 @@ fn the_head_of_tables_where_the_refs_are_files_is_damage() {
         1
     );
 }
+
+/// Commands that begin again if the refs were moved.
+const READ: [&str; 7] = [
+    "show-ref --verify refs/heads/b/1",
+    "refs exists refs/heads/b/1",
+    "symbolic-ref HEAD",
+    "reflog exists refs/heads/b/1",
+    "reflog list",
+    "refs verify",
+    "inspect",
+];
 
 /// So many refs has a repository of these tests, besides HEAD.
 const REFS: usize = 40;
