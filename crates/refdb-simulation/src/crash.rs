@@ -1,9 +1,9 @@
 //! What a power failure leaves of what was not durable.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::disk::{Disk, Ino, Inode, NameChange, Node, ROOT};
+use super::disk::{Disk, Ino, NameChange, Node, ROOT};
+use super::inodes::Inodes;
 
 /// What a power failure does.
 ///
@@ -79,7 +79,7 @@ impl Disk {
         let pending = std::mem::take(&mut disk.pending);
         let survivors = disk.survivors(crash.names, pending);
         disk.make_durable(survivors);
-        let mut inodes = BTreeMap::new();
+        let mut inodes = Inodes::default();
         disk.keep(ROOT, crash.content, &mut inodes);
         disk.inodes = inodes;
         disk.random = seed_random;
@@ -102,12 +102,12 @@ impl Disk {
     }
 
     /// Copies what can be reached from `ino` by durable names.
-    fn keep(&mut self, ino: Ino, content: Content, kept: &mut BTreeMap<Ino, Arc<Inode>>) {
-        if let Some(seen) = kept.get_mut(&ino) {
+    fn keep(&mut self, ino: Ino, content: Content, kept: &mut Inodes) {
+        if let Some(seen) = kept.get_mut(ino) {
             Arc::make_mut(seen).nlink += 1;
             return;
         }
-        let Some(mut shared) = self.inodes.get(&ino).cloned() else {
+        let Some(mut shared) = self.inodes.get(ino).cloned() else {
             return;
         };
         let inode = Arc::make_mut(&mut shared);
@@ -122,7 +122,7 @@ impl Disk {
                 *durable_len = bytes.len();
             }
             Node::Directory { names, durable } => {
-                durable.retain(|_, ino| self.inodes.contains_key(ino));
+                durable.retain(|_, ino| self.inodes.get(*ino).is_some());
                 names.clone_from(durable);
                 below.extend(names.values().copied());
             }

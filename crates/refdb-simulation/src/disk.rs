@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
+use super::inodes::Inodes;
 use super::restless::Restless;
 use refdb_system::{DirEntry, FileKind, Scan, Stat};
 
@@ -32,7 +33,7 @@ const TICK: Duration = Duration::from_micros(1);
 #[derive(Clone, Debug)]
 pub(super) struct Disk {
     /// Shared with the disks that were copied from this one, until they change.
-    pub(super) inodes: BTreeMap<Ino, Arc<Inode>>,
+    pub(super) inodes: Inodes,
     /// The changes to names that are not durable, the oldest first.
     pub(super) pending: Vec<NameChange>,
     pub(super) next_ino: Ino,
@@ -162,7 +163,7 @@ pub(super) struct Found {
 impl Disk {
     pub(super) fn new(seed: u64) -> Self {
         let mut disk = Disk {
-            inodes: BTreeMap::new(),
+            inodes: Inodes::default(),
             pending: Vec::new(),
             next_ino: ROOT,
             clock: Duration::from_secs(1_700_000_000),
@@ -217,12 +218,12 @@ impl Disk {
     }
 
     pub(super) fn inode(&self, ino: Ino) -> io::Result<&Inode> {
-        let inode = self.inodes.get(&ino).map(Arc::as_ref);
+        let inode = self.inodes.get(ino).map(Arc::as_ref);
         inode.ok_or_else(|| Errno::STALE.into())
     }
 
     pub(super) fn inode_mut(&mut self, ino: Ino) -> io::Result<&mut Inode> {
-        let inode = self.inodes.get_mut(&ino).map(Arc::make_mut);
+        let inode = self.inodes.get_mut(ino).map(Arc::make_mut);
         inode.ok_or_else(|| Errno::STALE.into())
     }
 
@@ -372,7 +373,7 @@ impl Disk {
     pub(super) fn lower_directories(&mut self) {
         let inodes = self.inodes.iter();
         let directories = inodes.filter(|(_, inode)| inode.node.kind() == FileKind::Directory);
-        self.lower = directories.map(|(&ino, _)| ino).collect();
+        self.lower = directories.map(|(ino, _)| ino).collect();
     }
 
     /// Applies changes to what would be there after a power failure.
@@ -485,7 +486,7 @@ impl Disk {
     }
 
     fn hash_tree(&self, ino: Ino, hasher: &mut DefaultHasher) {
-        let Some(inode) = self.inodes.get(&ino) else {
+        let Some(inode) = self.inodes.get(ino) else {
             return;
         };
         inode.mode.hash(hasher);

@@ -30,6 +30,7 @@ mod crash;
 mod disk;
 mod fault;
 mod file;
+mod inodes;
 mod naming;
 mod restless;
 #[cfg(test)]
