@@ -22,9 +22,10 @@ const SHORT_WORKLOADS: u64 = 3;
 /// What was looked at: a disk, and what was said about it.
 type Seen = HashSet<(u64, u8)>;
 
-fn kinds() -> Vec<(Failure, bool)> {
-    let mut kinds = Vec::new();
-    for errno in [
+/// Returns what fails, and whether it fails from then on as well. Each operation has every failure, and in a
+/// short run half of them last: at the next operation, the other half.
+fn kinds(turn: usize, is_long: bool) -> Vec<(Failure, bool)> {
+    let errors = [
         Errno::IO,
         Errno::NOSPC,
         Errno::ACCESS,
@@ -33,14 +34,17 @@ fn kinds() -> Vec<(Failure, bool)> {
         Errno::ROFS,
         Errno::NOMEM,
         Errno::STALE,
-    ] {
-        kinds.extend([false, true].map(|persistent| (Failure::Errno(errno), persistent)));
+    ];
+    let errors = errors.map(Failure::Errno).into_iter();
+    let failures = errors.chain([1, 7].map(Failure::Short));
+    let mut kinds = Vec::new();
+    for (number, failure) in failures.enumerate() {
+        let lasts = [false, true].into_iter();
+        let lasts = lasts.filter(|&lasts| is_long || lasts == ((number + turn) % 2 == 0));
+        kinds.extend(lasts.map(|lasts| (failure, lasts)));
     }
     // What is interrupted again and again never ends, here as in the system.
     kinds.push((Failure::Errno(Errno::INTR), false));
-    for len in [1, 7] {
-        kinds.extend([false, true].map(|persistent| (Failure::Short(len), persistent)));
-    }
     kinds
 }
 
@@ -125,13 +129,14 @@ impl Case {
 
 fn every_failure(format: Format) {
     let first = budget("REFDB_FAULT_SEED", 0);
-    let seeds = first..first + budget("REFDB_FAULT_WORKLOADS", SHORT_WORKLOADS);
+    let workloads = budget("REFDB_FAULT_WORKLOADS", SHORT_WORKLOADS);
+    let (seeds, is_long) = (first..first + workloads, workloads > SHORT_WORKLOADS);
     let mut tally = Tally::begin("fault points", first);
     let drawn = seeds.map(|seed| drawn::case(format, seed));
     for case in Case::all(format).into_iter().chain(drawn) {
         let mut seen = Seen::new();
-        for at in (0..case.ops).step_by(case.stride()) {
-            for (failure, persistent) in kinds() {
+        for (turn, at) in (0..case.ops).step_by(case.stride()).enumerate() {
+            for (failure, persistent) in kinds(turn, is_long) {
                 case.fail_widely_at(at, failure, persistent, &mut seen);
                 tally.add(1);
             }
