@@ -486,7 +486,12 @@ pub(super) fn delete(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> R
             continue;
         };
         let (name, specifier) = operand.split_at(at);
-        let Some(name) = target::find(context, name)? else {
+        let found = match name.is_empty() {
+            // Git says what is wrong with an `@{upstream}`, and otherwise finds nothing.
+            true => target::find(context, &operand)?.and(None),
+            false => target::find(context, name)?,
+        };
+        let Some(name) = found else {
             rewriter.status.refuse("no reflog for '", &operand);
             continue;
         };
