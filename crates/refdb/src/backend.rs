@@ -140,6 +140,8 @@ pub(crate) struct Quirks {
     /// Names are paths: a reflog alone needs the place of its name too, a lock makes the directories above
     /// it, and what is in the place of a branch beside tables is told apart.
     pub(crate) names_are_paths: bool,
+    /// New names must not be in anybody's way in lower case either.
+    pub(crate) asks_in_lower_case: bool,
     /// A ref with a null id is none yet.
     pub(crate) null_is_none: bool,
     /// The ref of an entry for a reflog alone is read.

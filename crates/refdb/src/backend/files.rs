@@ -362,6 +362,7 @@ impl Backend for FilesBackend {
     fn quirks(&self) -> Quirks {
         Quirks {
             names_are_paths: true,
+            asks_in_lower_case: self.files.options.ignore_case,
             null_is_none: true,
             log_edits_read: true,
             compares_on_the_way: false,

@@ -163,6 +163,7 @@ impl Backend for ReftableBackend {
     fn quirks(&self) -> Quirks {
         Quirks {
             names_are_paths: false,
+            asks_in_lower_case: false,
             null_is_none: false,
             log_edits_read: false,
             compares_on_the_way: true,

@@ -52,10 +52,13 @@ pub(super) fn check(
         let new = new.filter(|update| is_new(update) && !is_alone(*update));
         find_children(expansion, new, &mut walk, &mut clashes)?;
     }
-    if clashes.is_empty() && !nested {
-        return Ok(());
+    if !clashes.is_empty() || nested {
+        refuse(expansion, &clashes)?;
     }
-    refuse(expansion, &clashes)
+    match expansion.quirks.asks_in_lower_case && !initial && expansion.queue.log_move.is_none() {
+        true => refuse_in_lower_case(expansion, session),
+        false => Ok(()),
+    }
 }
 
 /// What the store holds that is in the way of new names.
@@ -294,16 +297,54 @@ fn refuse(expansion: &mut Expansion<'_>, clashes: &Clashes) -> Result<()> {
         if expansion.updates[update].rejected {
             continue;
         }
-        if let Some(message) = conflict_of(expansion, clashes, update) {
+        let name = expansion.name(update);
+        if let Some(message) = conflict_of(expansion, clashes, update, name) {
             expansion.reject(update, Reason::NameConflict, message)?;
         }
     }
     Ok(())
 }
 
-/// Returns why an update cannot stand beside the store and the rest of the transaction.
-fn conflict_of(expansion: &Expansion<'_>, clashes: &Clashes, update: usize) -> Option<String> {
-    let name = expansion.name(update);
+/// Refuses new names that would be in the way of others, or others in theirs, if they were in lower case.
+/// The others are taken as they are written, as Git does.
+fn refuse_in_lower_case(expansion: &mut Expansion<'_>, session: &mut dyn Session) -> Result<()> {
+    let mut walk = Walk::new(session.names()?);
+    for update in new_names(expansion) {
+        let name = expansion.name(update).as_bytes();
+        let mut lower = name.to_ascii_lowercase();
+        // Parents that end before the first capital were looked for as they are.
+        let shared = common_prefix(name, &lower);
+        if shared == name.len() {
+            continue;
+        }
+        let mut clashes = Clashes::default();
+        walk.restart();
+        for parent in parents(&lower, shared) {
+            if walk.has(parent)? {
+                clashes.existing_parents.insert(parent.to_vec());
+            }
+        }
+        lower.push(b'/');
+        let child = walk.first_from(&lower)?;
+        if let Some(child) = child.filter(|child| child.starts_with(&lower)) {
+            clashes.found_below(update, child);
+        }
+        lower.pop();
+        let conflict = conflict_of(expansion, &clashes, update, name_from_disk(&lower));
+        if let Some(message) = conflict {
+            expansion.reject(update, Reason::NameConflict, message)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns why an update cannot stand under a name beside the store and the rest of the transaction.
+fn conflict_of(
+    expansion: &Expansion<'_>,
+    clashes: &Clashes,
+    update: usize,
+    name: RefName<'_>,
+) -> Option<String> {
     for parent in parents(name.as_bytes(), 0) {
         if clashes.existing_parents.contains(parent) {
             return Some(in_the_way(parent, name));
@@ -380,7 +421,7 @@ fn refuse_over_locks(
         }
         if is_new
             && directories.contains(name.as_bytes())
-            && let Some(message) = conflict_of(expansion, clashes, update)
+            && let Some(message) = conflict_of(expansion, clashes, update, name)
         {
             expansion.refuse_lock(update, Reason::NameConflict, message)?;
             continue;
