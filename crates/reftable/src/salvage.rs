@@ -419,12 +419,15 @@ enum Start {
 impl Salvaged {
     /// Takes the records of a block, all of them or none.
     fn take(&mut self, table: &Table, block: &Block, body: &[u8], start: Start) -> Option<()> {
-        let params = table.params();
+        // An update index that no number can hold is no reason to lose the refs beside it.
+        let mut params = table.params();
+        let min = std::mem::take(&mut params.min_update_index);
         match block.kind {
             RefCodec::KIND => {
                 let spelled = &mut self.spelled;
                 let add = |name: &[u8]| spelled.add(name, table, block.offset).ok();
-                for (name, new) in records::<RefCodec>(block, body, params, start, add)? {
+                for (name, mut new) in records::<RefCodec>(block, body, params, start, add)? {
+                    new.0.update_index = new.0.update_index.saturating_add(min);
                     self.take_ref(name, new);
                 }
                 self.blocks += 1;

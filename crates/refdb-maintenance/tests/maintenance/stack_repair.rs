@@ -28,8 +28,12 @@ fn bytes_of(id: &str) -> Vec<u8> {
 }
 
 impl Says<'_> {
-    /// Writes the table; each name stands there as a whole.
     fn table(&self, repo: &Repo) -> Vec<u8> {
+        self.table_with(repo, |_| self.indices.0)
+    }
+
+    /// Writes the table, with these update indices of refs; each name stands there as a whole.
+    fn table_with(&self, repo: &Repo, index_of: impl Fn(&str) -> u64) -> Vec<u8> {
         let hash = repo.format().objects;
         let id = |at: usize| bytes_of(&repo.objects().commits[at]);
         let mut options = WriteOptions::new(hash);
@@ -48,7 +52,7 @@ impl Says<'_> {
             };
             let record = RefRecord {
                 name: name.as_bytes(),
-                update_index: self.indices.0,
+                update_index: index_of(name),
                 value,
             };
             writer.add_ref(record).expect("a record that fits");
@@ -325,6 +329,26 @@ fn a_name_whose_first_update_index_is_above_its_last_is_mended_at_once() {
         let table = forge::with_indices(says.table(&writer), 5, 2);
         let repo = repo(format, &[((5, 2), table)]);
         assert_eq!(stays(&repo, "5..2"), [""; 0]);
+    }
+}
+
+#[test]
+fn an_update_index_that_no_number_holds_takes_no_ref_along() {
+    for format in FORMATS {
+        let writer = Repo::init(format);
+        let says = Says {
+            indices: (0, u64::MAX),
+            logs: &[],
+            ..FIRST
+        };
+        let mut table = says.table_with(&writer, |name| match name {
+            "refs/heads/b" => u64::MAX,
+            _ => 0,
+        });
+        table = forge::with_indices(table, 2, 2);
+        let repo = repo(format, &[((2, 2), table)]);
+        assert_eq!(stays(&repo, "overflow"), [""; 0]);
+        assert_eq!(listed(&repo).lines().count(), 4);
     }
 }
 
