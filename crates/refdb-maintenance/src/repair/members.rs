@@ -200,6 +200,26 @@ impl Chosen {
         self.0.last_key_value().map(|(_, it)| it)
     }
 
+    /// Adds what followed in the list to tables that stood there in another order: the next update index is the one
+    /// behind that of the last line, and may be less than others of theirs.
+    fn go_on(&mut self, others: &[Candidate]) {
+        let Some(mut newest) = self.0.last_entry() else {
+            return;
+        };
+        let all = newest.get_mut();
+        let Some((_, mut last)) = all.with.last().and_then(|name| indices_of_name(name)) else {
+            return;
+        };
+        // What is older was left by a compaction.
+        for it in others.iter().filter(|it| it.modified >= all.modified) {
+            if it.range.0 == last.saturating_add(1) && it.range.0 <= all.range.1 {
+                last = it.range.1;
+                all.range.1 = last.max(all.range.1);
+                all.with.push(it.name.clone());
+            }
+        }
+    }
+
     /// Puts a whole file in the place of several that begin and end with it, of which one is not.
     fn replace_by(&mut self, it: &Candidate) {
         if it.state != State::Whole {
@@ -237,6 +257,9 @@ fn chosen(found: Vec<Candidate>, is_cut: bool) -> Vec<String> {
     chosen.take_all(listed);
     others.iter().for_each(|it| chosen.replace_by(it));
     fill_empty(&mut chosen, &others);
+    if is_cut {
+        chosen.go_on(&others);
+    }
     let newest = chosen.newest().map(|it| (it.range.1, it.modified));
     let whole = ranges_of(others.iter().filter(|it| it.state == State::Whole));
     let is_superfluous = |it: &Candidate| {

@@ -332,6 +332,35 @@ fn a_name_whose_first_update_index_is_above_its_last_is_mended_at_once() {
     }
 }
 
+/// The order of such tables is that of the list, of which only the beginning is left.
+#[test]
+fn what_followed_tables_in_another_order_is_not_lost_with_the_end_of_their_list() {
+    let says = |index, refs| Says {
+        indices: (index, index),
+        refs,
+        logs: &[],
+    };
+    let third = [("refs/heads/c", Some(4))];
+    let fourth = [("refs/heads/c", Some(5)), ("refs/heads/d", Some(6))];
+    for format in FORMATS {
+        let tables = [
+            says(9, FIRST.refs),
+            says(4, SECOND.refs),
+            says(5, &third[..]),
+            says(6, &fourth[..]),
+        ];
+        let repo = of(format, &tables);
+        let before = listed(&repo);
+        assert_eq!(before.lines().count(), 5);
+        let path = stack(&repo).join("tables.list");
+        let list = fs::read_to_string(&path).expect("a list");
+        let cut: String = list.lines().take(2).flat_map(|line| [line, "\n"]).collect();
+        fs::write(&path, cut + "0x0").expect("it can be written");
+        repair(&repo, "cut");
+        assert_eq!(listed(&repo), before);
+    }
+}
+
 #[test]
 fn an_update_index_that_no_number_holds_takes_no_ref_along() {
     for format in FORMATS {
