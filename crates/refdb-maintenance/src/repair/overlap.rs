@@ -45,10 +45,9 @@ impl Plan<'_> {
                 1 => stack.members.extend(group),
                 _ => {
                     self.add(stack, self.merged(dir, &group)?)?;
-                    stack.mixed = stack
-                        .members
-                        .last()
-                        .map_or(0, |it| it.table.max_update_index());
+                    let last = stack.members.last();
+                    let greatest = last.map_or(0, |it| it.table.max_update_index());
+                    stack.mixed = stack.mixed.max(greatest);
                 }
             }
         }

@@ -292,6 +292,8 @@ impl Plan<'_> {
             return Ok(());
         }
         let (above, greatest) = salvaged.logs_above();
+        // By a name whose first index is above its last, those of the next tables need not be above these.
+        let is_turned = named.is_some_and(|(min, max)| min > max);
         if above > 0 && stack.is_last && greatest < INDEX_END {
             let named = sensible(named).map_or(0, |named| named.1);
             let stated = salvaged.max_update_index.max(named);
@@ -301,6 +303,10 @@ impl Plan<'_> {
                 stack.stated = Some(stated);
                 self.note(&path, &format!("{strays} {OF_NO_TABLE}"));
             }
+            salvaged.max_update_index = greatest;
+        } else if above > 0 && is_turned && greatest < INDEX_END {
+            self.note(&path, &format!("{above} {OF_NO_TABLE}"));
+            stack.mixed = stack.mixed.max(greatest);
             salvaged.max_update_index = greatest;
         } else if above > 0 {
             self.note(&path, &format!("{above} {OF_NEWER_TABLES}"));

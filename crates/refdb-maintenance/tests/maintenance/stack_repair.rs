@@ -332,6 +332,33 @@ fn a_name_whose_first_update_index_is_above_its_last_is_mended_at_once() {
     }
 }
 
+#[test]
+fn a_name_whose_first_update_index_is_above_its_last_takes_no_entry_of_a_reflog() {
+    let first = Says {
+        logs: &[("refs/heads/a", 5, 1), ("refs/heads/main", 5, 0)],
+        ..FIRST
+    };
+    let second = |index| Says {
+        indices: (index, index),
+        logs: &[],
+        ..SECOND
+    };
+    for format in FORMATS {
+        for next in [3, 8] {
+            let writer = Repo::init(format);
+            let tables = [
+                ((5, 2), forge::with_indices(first.table(&writer), 5, 2)),
+                ((next, next), second(next).table(&writer)),
+            ];
+            let repo = repo(format, &tables);
+            let before = repo.reflogs();
+            assert_eq!(before.len(), 2, "{before:?}");
+            stays(&repo, "5..2, and entries");
+            assert_eq!(repo.reflogs(), before, "{next}");
+        }
+    }
+}
+
 /// The order of such tables is that of the list, of which only the beginning is left.
 #[test]
 fn what_followed_tables_in_another_order_is_not_lost_with_the_end_of_their_list() {
