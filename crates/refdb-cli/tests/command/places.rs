@@ -447,10 +447,15 @@ fn a_repair_changes_no_file_elsewhere() {
     let before = everything(home.path());
     let found = refdb(repo.path(), &["refs", "verify", "--deep"]);
     assert_eq!(found.code(), 2, "{}", found.stderr.as_bstr());
-    let dry = refdb(repo.path(), &["refs", "repair", "--dry-run"]);
-    let said = dry.stderr.as_bstr();
-    assert!(dry.stderr.contains_str("out of the repository"), "{said}");
-    refused(repo.path(), &["refs", "repair"], "only by a link");
+    for options in [&["--dry-run"][..], &["--no-dry-run"], &["--give-up"]] {
+        let out = refdb(repo.path(), &[&["refs", "repair"], options].concat());
+        let said = out.stderr.as_bstr();
+        assert!(said.contains_str("out of the repository"), "{said}");
+        assert!(said.contains_str("only by a link"), "{said}");
+        // It is not told what would become of files, or how to do it.
+        assert!(!said.contains_str("carries this out"), "{said}");
+        assert_eq!((out.code(), out.stdout.as_bstr()), (128, b"".as_bstr()));
+    }
     assert_eq!(everything(home.path()), before);
     // What is kept aside stays here as well.
     fs::remove_file(repo.git_dir().join("refs/heads/sub")).expect("a link");

@@ -20,13 +20,28 @@ use crate::progress::{Progress, Watch, nobody};
 const ASIDE: &str = "refdb-damaged";
 
 impl Plan<'_> {
+    /// Says why nothing of the plan can be carried out, if that is so.
+    ///
+    /// # Errors
+    /// `Unsupported` when a file that would change lies outside of the repository.
+    pub fn may_be_applied(&self) -> Result<()> {
+        let Some(path) = &self.outside else {
+            return Ok(());
+        };
+        let text = format!(
+            "'{}' is in the repository only by a link, and may be no ref where it is: no damage is \
+             repaired",
+            path.display()
+        );
+        Err(Error::new(ErrorKind::Unsupported, text))
+    }
+
     /// Keeps every file aside that will change, then changes them. Returns where the old ones are.
     ///
     /// # Errors
-    /// `Unsupported` when a file that would change lies outside of the repository: nothing was done
-    /// then. `Locked` or `Misuse` when another process holds a lock or has changed a file since the
-    /// repair was planned; `Io` when the system refuses. What was done until then stands: the
-    /// repair is to be planned again.
+    /// As for [`Plan::may_be_applied`]: nothing was done then. `Locked` or `Misuse` when another process holds a
+    /// lock or has changed a file since the repair was planned; `Io` when the system refuses. What was done until
+    /// then stands: the repair is to be planned again.
     pub fn apply(self) -> Result<PathBuf> {
         self.apply_watched(&nobody)
     }
@@ -36,14 +51,7 @@ impl Plan<'_> {
     /// # Errors
     /// As for [`Plan::apply`].
     pub fn apply_watched(self, progress: &Watch<'_>) -> Result<PathBuf> {
-        if let Some(path) = &self.outside {
-            let text = format!(
-                "'{}' is in the repository only by a link, and may be no ref where it is: nothing was \
-                 repaired",
-                path.display()
-            );
-            return Err(Error::new(ErrorKind::Unsupported, text));
-        }
+        self.may_be_applied()?;
         let system = self.repository.system();
         let common = self.repository.common_dir();
         // What lies there may be a link, which somebody else brought along.

@@ -79,11 +79,12 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
         let meter = Meter::counted(wish, deep::READING, progress::refs_of(repository.store()));
         plan_watched(repository, options, &|far| meter.show(far))?
     };
-    let most = match std::io::stdout().is_terminal() {
-        true => SHOWN_MAX,
-        false => usize::MAX,
-    };
-    out.put(describe(repository, &plan, most))?;
+    if let Err(error) = plan.may_be_applied() {
+        // What it would change is not told: none of it comes true.
+        warn(&plan);
+        return Err(error.into());
+    }
+    out.put(describe(repository, &plan))?;
     out.flush()?;
     if !plan.refs().is_empty() {
         let lost = plan
@@ -148,7 +149,11 @@ fn warn_of_what_stays(repository: &Repository, gone: &[PathBuf]) {
     }
 }
 
-fn describe(repository: &Repository, plan: &Plan<'_>, most: usize) -> String {
+fn describe(repository: &Repository, plan: &Plan<'_>) -> String {
+    let most = match std::io::stdout().is_terminal() {
+        true => SHOWN_MAX,
+        false => usize::MAX,
+    };
     let mut text = changes_of(plan.refs(), most);
     for (file, goes) in plan.files() {
         let what = if goes { "taken away" } else { "written again" };
