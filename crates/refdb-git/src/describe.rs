@@ -25,6 +25,7 @@ use std::collections::HashMap;
 use bstr::{BString, ByteSlice};
 use gix_glob::wildmatch;
 use gix_glob::wildmatch::Mode;
+use refdb::internals::timestamp;
 use refdb::{ObjectId, Result};
 
 use crate::graph::{Graph, Node, Queue};
@@ -153,10 +154,10 @@ impl<'r> Describer<'r> {
         let mut headers = tag.lines().take_while(|line| !line.is_empty());
         let line = headers.find(|line| line.starts_with(b"tagger "));
         let time = line.and_then(|line| {
-            let rest = line.get(line.rfind_byte(b'>')? + 1..)?;
-            rest.fields().next()?.to_str().ok()?.parse().ok()
+            let rest = line.get(line.find_byte(b'>')? + 1..)?;
+            timestamp(rest)
         });
-        Ok(time.unwrap_or(0))
+        Ok(time.map_or(0, |(time, _)| time))
     }
 
     /// Returns the description of a commit, or of the commit that a tag leads to; `None` if no tag

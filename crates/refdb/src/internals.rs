@@ -48,6 +48,11 @@ pub fn is_space(byte: u8) -> bool {
     reflog::is_space(byte)
 }
 
+/// Reads the seconds since 1970 at the start of a text, as Git does; returns what follows them as well.
+pub fn timestamp(text: &[u8]) -> Option<(u64, &[u8])> {
+    reflog::timestamp(text)
+}
+
 /// Calls `each` as [`Refs::each`] does, in a loop of this crate, which is compiled to be fast: that of a
 /// crate that is compiled to be small takes 5% of moving all refs.
 pub fn each_ref(

@@ -59,6 +59,24 @@ pub(crate) fn is_normalized(message: &[u8]) -> bool {
         && !message.windows(2).any(spaced)
 }
 
+/// Reads seconds as the C library reads a number, behind blanks and with a sign: too many are the greatest number, and less
+/// than none are counted down from it. Returns what follows them as well.
+pub(crate) fn timestamp(text: &[u8]) -> Option<(u64, &[u8])> {
+    let text = text.trim_ascii_start();
+    let (is_negative, text) = match text.split_first() {
+        Some((sign @ (b'+' | b'-'), rest)) => (*sign == b'-', rest),
+        _ => (false, text),
+    };
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (digits, rest) = text.split_at(digits);
+    let number: Result<u64, _> = match std::str::from_utf8(digits).ok()? {
+        "" => return None,
+        digits => digits.parse(),
+    };
+    let number = number.map(|it| if is_negative { it.wrapping_neg() } else { it });
+    Some((number.unwrap_or(u64::MAX), rest))
+}
+
 /// Returns whether Git takes `byte` for white space.
 pub(crate) fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')

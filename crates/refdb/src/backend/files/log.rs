@@ -20,7 +20,7 @@ use super::{Files, may_be_path};
 use crate::backend::LogOrder;
 use crate::commit::{Becomes, View};
 use crate::error::{Error, Result};
-use crate::reflog::{LogEntry, Signature};
+use crate::reflog::{LogEntry, Signature, timestamp};
 use crate::system::find::{byte, last_byte};
 use crate::system::{FileKind, ReadFile, Tree, WHOLE_MAX};
 
@@ -366,16 +366,7 @@ pub fn parse(line: &[u8], format: ObjectFormat) -> Option<LogEntry> {
     let close = byte(b'>', rest)?;
     let (who, rest) = rest.split_at(close);
     let rest = rest.strip_prefix(b"> ")?;
-    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let (time, rest) = rest.split_at_checked(digits)?;
-    // Digits that are too many for a moment count as the last one, as they do for Git.
-    let time = match time {
-        b"" => return None,
-        digits => std::str::from_utf8(digits)
-            .ok()?
-            .parse()
-            .unwrap_or(u64::MAX),
-    };
+    let (time, rest) = timestamp(rest)?;
     let (zone, rest) = rest.strip_prefix(b" ")?.split_at_checked(5)?;
     let (sign, number) = zone.split_first()?;
     let number = number.iter().try_fold(0_i16, |sum, digit| {
@@ -652,8 +643,16 @@ mod tests {
         ] {
             assert!(entry(&line).is_none(), "{line}");
         }
-        let endless = format!("{A} {B} a <b> 99999999999999999999999 +0000");
-        assert_eq!(entry(&endless).unwrap().who.time, u64::MAX);
+        for (text, time) in [
+            ("99999999999999999999999", u64::MAX),
+            ("18446744073709551616", u64::MAX),
+            ("-5", u64::MAX - 4),
+            ("+5", 5),
+            (" \t05", 5),
+        ] {
+            let found = entry(&format!("{A} {B} a <b> {text} +0000"));
+            assert_eq!(found.unwrap().who.time, time, "{text}");
+        }
     }
 
     trait ParseOid {
