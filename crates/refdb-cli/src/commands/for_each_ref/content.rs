@@ -154,7 +154,7 @@ impl<'c> ContentValues<'c> {
             Kind::NumParent if is_commit => {
                 return Ok(Some(push_count(self.parents(content)?.len(), out)));
             }
-            Kind::Object if is_tag => out.extend_from_slice(content.header("object")),
+            Kind::Object if is_tag => out.extend(content.header("object").to_ascii_lowercase()),
             Kind::Type if is_tag => out.extend_from_slice(content.header("type")),
             Kind::Tag if is_tag => out.extend_from_slice(content.header("tag")),
             Kind::Person(role, part) => {
