@@ -45,11 +45,18 @@ pub fn parse(text: &[u8], zone: &Zone) -> Option<(u64, i16)> {
 fn raw(text: &[u8]) -> Option<(i64, i32)> {
     let text = text.trim_ascii().strip_prefix(b"@")?;
     let (seconds, zone) = text.split_once_str(" ")?;
-    let is_zone = zone.len() == 5 && matches!(zone.first(), Some(b'+' | b'-'));
-    if !is_zone || !seconds.iter().all(u8::is_ascii_digit) {
+    let (sign, digits) = zone.split_first()?;
+    let are_digits = |text: &[u8]| text.iter().all(u8::is_ascii_digit);
+    if !matches!(sign, b'+' | b'-')
+        || digits.len() != 4
+        || !are_digits(digits)
+        || !are_digits(seconds)
+    {
         return None;
     }
-    let (offset, _) = zone_offset(zone)?;
+    // Whatever its hours and minutes, it is the zone.
+    let offset = i32::try_from(value(digits) / 100 * 3600 + value(digits) % 100 * 60).ok()?;
+    let offset = if *sign == b'-' { -offset } else { offset };
     Some((seconds.to_str().ok()?.parse().ok()?, offset))
 }
 
@@ -73,14 +80,10 @@ impl Fields {
             let len = match byte {
                 byte if byte.is_ascii_alphabetic() => self.word(rest),
                 byte if byte.is_ascii_digit() => self.number(rest),
-                b'+' | b'-' if self.time.is_some() || self.epoch.is_some() => {
-                    match zone_offset(rest) {
-                        Some((offset, len)) => {
-                            self.offset = Some(offset);
-                            len
-                        }
-                        None => 1,
-                    }
+                b'+' | b'-' => {
+                    let (offset, len) = zone_offset(rest);
+                    self.offset = offset.or(self.offset);
+                    len
                 }
                 _ => 1,
             };
@@ -98,7 +101,8 @@ impl Fields {
             None => {
                 let (hour, minute, second) = self.time?;
                 let civil = Civil {
-                    year: self.year?,
+                    // What is before 1970 without its zone is no date, whatever the zone makes of it.
+                    year: self.year.filter(|&year| year >= 1970)?,
                     month: self.month?,
                     day: self.day?,
                     hour,
@@ -167,7 +171,7 @@ impl Fields {
             (4, 1901..2100) => self.year = Some(number),
             (1 | 2, 1..32) if self.day.is_none() => self.day = Some(number),
             (2, 70..100) if self.year.is_none() => self.year = Some(1900 + number),
-            (2, 0..38) if self.year.is_none() && self.day.is_some() && self.month.is_some() => {
+            (2, 0..10) if self.year.is_none() && self.day.is_some() => {
                 self.year = Some(2000 + number);
             }
             (1 | 2, 1..13) if self.month.is_none() => self.month = Some(number),
@@ -280,30 +284,31 @@ impl Fields {
     }
 }
 
-/// Reads `+HHMM`, `+HH:MM` or `+HH`; gives seconds east of Greenwich, and the length.
-fn zone_offset(text: &[u8]) -> Option<(i32, usize)> {
-    let (sign, rest) = text.split_first()?;
-    let digits = leading(rest, |byte| byte.is_ascii_digit());
-    let number = i32::try_from(value(digits)).ok()?;
-    let mut len = 1 + digits.len();
-    let (hours, minutes) = match digits.len() {
-        1 | 2 => {
-            let after = rest.get(digits.len()..).unwrap_or_default();
-            let minutes = after.strip_prefix(b":").unwrap_or_default();
-            let minutes = leading(minutes, |byte| byte.is_ascii_digit());
-            if !minutes.is_empty() {
-                len += 1 + minutes.len();
-            }
-            (number, i32::try_from(value(minutes)).ok()?)
-        }
-        3 | 4 => (number / 100, number % 100),
-        _ => return None,
+/// Reads `+HHMM`, `+HH:MM` or `+HH`; gives seconds east of Greenwich, if that is a zone, and the length. What is none is
+/// no other part of a date either.
+fn zone_offset(text: &[u8]) -> (Option<i32>, usize) {
+    let digits_at = |at| {
+        let rest = text.get(at..).unwrap_or_default();
+        leading(rest, |byte| byte.is_ascii_digit())
     };
-    if hours >= 24 || minutes >= 60 {
-        return None;
+    let digits = digits_at(1);
+    let mut len = 1 + digits.len();
+    let minutes = match text.get(len) {
+        Some(b':') if digits.len() == 2 => digits_at(len + 1),
+        _ => b"",
+    };
+    if !minutes.is_empty() {
+        len += 1 + minutes.len();
     }
-    let offset = hours * 3600 + minutes * 60;
-    Some((if *sign == b'-' { -offset } else { offset }, len))
+    let (hours, minutes) = match (digits.len(), minutes.len()) {
+        (2, 0 | 2) => (value(digits), value(minutes)),
+        (4, _) => (value(digits) / 100, value(digits) % 100),
+        _ => return (None, len),
+    };
+    let offset = i32::try_from(hours * 3600 + minutes * 60).ok();
+    let offset = offset.filter(|_| hours < 24 && minutes < 60);
+    let is_west = text.starts_with(b"-");
+    (offset.map(|it| if is_west { -it } else { it }), len)
 }
 
 /// Returns the length of a fraction of a second at the start of `text`.
@@ -420,6 +425,14 @@ mod tests {
             ("2022-08-18 12:45:06 1401", 1_660_826_706, 0),
             ("12:45:06.0800 18 Aug 2022", 1_660_797_906, 800),
             ("1700000000 0230", 1_700_000_000, 230),
+            ("-0700 Aug 18 2022 12:45", 1_660_851_900, -700),
+            ("@1700000000 +0160", 1_700_000_000, 200),
+            ("15 06 03 12:00", 1_142_424_000, 0),
+            ("25 Jan 1975 12:00 +123", 159_883_200, 0),
+            ("25 Jan 1975 12:00 +0160", 159_883_200, 0),
+            ("25 Jan 1975 12:00 GMT+1", 159_883_200, 0),
+            ("25 Jan 1975 12:00 +05:30", 159_863_400, 530),
+            ("1 Jan 70 12:00", 43_200, 0),
         ] {
             assert_eq!(
                 parse(text.as_bytes(), &Zone::utc()),
@@ -444,6 +457,12 @@ mod tests {
             "12:00",
             "yesterday",
             "now",
+            "1969-12-31 23:59:59 -0100",
+            "70-01-01 1:00",
+            "01/01/70 1:00",
+            "01 02 80 12:00",
+            "15 Jun 12 12:00",
+            "18-Aug-70 12:00",
         ] {
             assert_eq!(parse(text.as_bytes(), &Zone::utc()), None, "{text}");
         }
