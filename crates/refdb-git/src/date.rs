@@ -70,6 +70,8 @@ struct Fields {
     // In seconds, east of Greenwich.
     offset: Option<i32>,
     epoch: Option<i64>,
+    // Whether a `T` before digits said that a time follows, be it an hour alone.
+    begins_time: bool,
 }
 
 impl Fields {
@@ -104,7 +106,8 @@ impl Fields {
                     // What is before 1970 without its zone is no date, whatever the zone makes of it.
                     year: self.year.filter(|&year| year >= 1970)?,
                     month: self.month?,
-                    day: self.day?,
+                    // Git counts from the day that it has not found.
+                    day: self.day.unwrap_or(-1),
                     hour,
                     minute,
                     second,
@@ -122,7 +125,9 @@ impl Fields {
     /// Reads a word at the start of `text`: a month, a zone, or half of a day.
     fn word(&mut self, text: &[u8]) -> usize {
         let word = leading(text, |byte| byte.is_ascii_alphabetic());
-        if let Some(month) = month_of(word) {
+        if text.get(word.len()).is_some_and(u8::is_ascii_digit) {
+            self.begins_time |= word == b"T";
+        } else if let Some(month) = month_of(word) {
             self.month = Some(month);
         } else if word.eq_ignore_ascii_case(b"PM") || word.eq_ignore_ascii_case(b"AM") {
             if let Some((hour, ..)) = &mut self.time {
@@ -133,8 +138,7 @@ impl Fields {
                 };
                 *hour = *hour % 12 + half;
             }
-        } else if self.time.is_some()
-            && self.offset.is_none()
+        } else if self.offset.is_none()
             && let Some(hours) = zone_of(word)
         {
             self.offset = Some(hours * 3600);
@@ -147,12 +151,23 @@ impl Fields {
         let digits = leading(text, |byte| byte.is_ascii_digit());
         let number = value(digits);
         let is_empty = self.year.is_none() && self.month.is_none() && self.day.is_none();
+        let begins_time = std::mem::take(&mut self.begins_time) && self.time.is_none();
+        let short_time = match (digits.len(), number) {
+            (2, ..=24) if begins_time => Some((number, 0)),
+            (4, ..=2400) if begins_time => Some((number / 100, number % 100)),
+            _ => None,
+        };
         if number >= EPOCH_MIN && is_empty && self.time.is_none() {
             self.epoch = Some(number);
             return digits.len();
         }
         if let Some(len) = self.several(text, None) {
             return len;
+        }
+        if let Some((hour, minute)) = short_time
+            && self.clock(hour, minute, 0)
+        {
+            return digits.len();
         }
         match (digits.len(), number) {
             (8, _) => {
@@ -284,8 +299,8 @@ impl Fields {
     }
 }
 
-/// Reads `+HHMM`, `+HH:MM` or `+HH`; gives seconds east of Greenwich, if that is a zone, and the length. What is none is
-/// no other part of a date either.
+/// Reads `+HHMM`, `+HH:MM` or `+HH`; gives seconds east of Greenwich, if that is a zone, and the length.
+/// What is none is no other part of a date either.
 fn zone_offset(text: &[u8]) -> (Option<i32>, usize) {
     let digits_at = |at| {
         let rest = text.get(at..).unwrap_or_default();
@@ -294,21 +309,24 @@ fn zone_offset(text: &[u8]) -> (Option<i32>, usize) {
     let digits = digits_at(1);
     let mut len = 1 + digits.len();
     let minutes = match text.get(len) {
-        Some(b':') if digits.len() == 2 => digits_at(len + 1),
-        _ => b"",
+        Some(b':') if digits.len() == 2 => Some(digits_at(len + 1)),
+        _ => None,
     };
-    if !minutes.is_empty() {
+    if let Some(minutes @ [_, ..]) = minutes {
         len += 1 + minutes.len();
     }
-    let (hours, minutes) = match (digits.len(), minutes.len()) {
-        (2, 0 | 2) => (value(digits), value(minutes)),
-        (4, _) => (value(digits) / 100, value(digits) % 100),
+    let (hours, minutes) = match (digits, minutes) {
+        ([_, _], None) => (value(digits), 0),
+        ([_, _], Some(minutes @ [_, _])) => (value(digits), value(minutes)),
+        ([_, _, _, _], _) => (value(digits) / 100, value(digits) % 100),
         _ => return (None, len),
     };
     let offset = i32::try_from(hours * 3600 + minutes * 60).ok();
-    let offset = offset.filter(|_| hours < 24 && minutes < 60);
     let is_west = text.starts_with(b"-");
-    (offset.map(|it| if is_west { -it } else { it }), len)
+    let offset = offset.map(|it| if is_west { -it } else { it });
+    // A minute to the west is how Git says that it knows of no zone.
+    let is_zone = |it: &i32| hours < 24 && minutes < 60 && *it != -60;
+    (offset.filter(is_zone), len)
 }
 
 /// Returns the length of a fraction of a second at the start of `text`.
@@ -366,7 +384,7 @@ fn is_short_for(word: &[u8], name: &str, min: usize) -> bool {
 
 /// Returns the offset in hours of a zone that has a name.
 fn zone_of(word: &[u8]) -> Option<i32> {
-    const ZONES: [(&str, i32); 26] = [
+    const ZONES: [(&str, i32); 44] = [
         ("IDLW", -12),
         ("NT", -11),
         ("CAT", -10),
@@ -382,8 +400,8 @@ fn zone_of(word: &[u8]) -> Option<i32> {
         ("CDT", -5),
         ("EST", -5),
         ("EDT", -4),
-        ("AST", -4),
-        ("ADT", -3),
+        ("AST", -3),
+        ("ADT", -2),
         ("WAT", -1),
         ("GMT", 0),
         ("UTC", 0),
@@ -391,8 +409,26 @@ fn zone_of(word: &[u8]) -> Option<i32> {
         ("WET", 0),
         ("BST", 1),
         ("CET", 1),
+        ("FWT", 1),
+        ("MET", 1),
+        ("MEWT", 1),
         ("CEST", 2),
+        ("EET", 2),
+        ("FST", 2),
+        ("MEST", 2),
+        ("MESZ", 2),
+        ("EEST", 3),
+        ("WAST", 7),
+        ("CCT", 8),
+        ("WADT", 8),
         ("JST", 9),
+        ("EAST", 10),
+        ("GST", 10),
+        ("EADT", 11),
+        ("IDLE", 12),
+        ("NZST", 12),
+        ("NZT", 12),
+        ("NZDT", 13),
     ];
     let is_named = |(name, _): &&(&str, i32)| word.eq_ignore_ascii_case(name.as_bytes());
     ZONES.iter().find(is_named).map(|&(_, hours)| hours)
@@ -433,6 +469,15 @@ mod tests {
             ("25 Jan 1975 12:00 GMT+1", 159_883_200, 0),
             ("25 Jan 1975 12:00 +05:30", 159_863_400, 530),
             ("1 Jan 70 12:00", 43_200, 0),
+            ("25 Jan 1975 12:00 +05:", 159_883_200, 0),
+            ("2022-08-18 12:00 -0001", 1_660_824_000, 0),
+            ("EST 8/18/2022 12:45", 1_660_844_700, -500),
+            ("2022-08-18 12:45:06 NZDT", 1_660_779_906, 1300),
+            ("2022-Aug-18 12:45", 1_659_249_900, -1800),
+            ("Aug 2022 12:00", 1_659_182_400, 0),
+            ("20220818T1245", 1_660_826_700, 0),
+            ("18 Aug 2022 T12", 1_660_824_000, 0),
+            ("2022-08-18 12:45:06 EST8", 1_660_826_706, 0),
         ] {
             assert_eq!(
                 parse(text.as_bytes(), &Zone::utc()),
@@ -463,6 +508,7 @@ mod tests {
             "01 02 80 12:00",
             "15 Jun 12 12:00",
             "18-Aug-70 12:00",
+            "18 Aug12:45",
         ] {
             assert_eq!(parse(text.as_bytes(), &Zone::utc()), None, "{text}");
         }
