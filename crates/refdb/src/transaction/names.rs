@@ -4,7 +4,8 @@
 //! parents of all new names, another what lies below the new names, each together with a cursor
 //! over the store that only moves forward: a stack full of tombstones is read through once and not
 //! once for each name. Only when a pass meets a conflict is it worked out, in Git's order, which
-//! updates are refused and with which words.
+//! updates are refused and with which words. With `core.ignoreCase`, each new name with a capital is
+//! looked for once more.
 
 use std::collections::{HashMap, HashSet};
 
@@ -309,7 +310,9 @@ fn refuse(expansion: &mut Expansion<'_>, clashes: &Clashes) -> Result<()> {
 /// The others are taken as they are written, as Git does.
 fn refuse_in_lower_case(expansion: &mut Expansion<'_>, session: &mut dyn Session) -> Result<()> {
     let mut walk = Walk::new(session.names()?);
-    for update in new_names(expansion) {
+    let is_ref = |update: &usize| !expansion.updates[*update].log_only;
+    let new: Vec<usize> = new_names(expansion).into_iter().filter(is_ref).collect();
+    for update in new {
         let name = expansion.name(update).as_bytes();
         let mut lower = name.to_ascii_lowercase();
         // Parents that end before the first capital were looked for as they are.
