@@ -3,7 +3,8 @@
 //! Invariants:
 //! 1. What the list names belongs there as far as anything of it can be read, whatever else lies beside it.
 //! 2. What the list does not name fills only places of which no listed table says anything, or takes the place of
-//!    several of which one is damaged: then it is what compaction made of them.
+//!    several of which one is damaged: then it is what compaction made of them. Behind a list in another order that
+//!    was cut, it goes on from the last line, with what no listed table has.
 //! 3. A file of which nothing can be read stands before no other.
 //! 4. Listed tables whose update indices are in another order all belong there, in the order of the list, as Git reads
 //!    them.
@@ -210,9 +211,18 @@ impl Chosen {
         let Some((_, mut last)) = all.with.last().and_then(|name| indices_of_name(name)) else {
             return;
         };
-        // What is older was left by a compaction.
-        for it in others.iter().filter(|it| it.modified >= all.modified) {
-            if it.range.0 == last.saturating_add(1) && it.range.0 <= all.range.1 {
+        let listed = std::iter::once(&all.name).chain(&all.with);
+        let listed: Vec<(u64, u64)> = listed
+            .filter_map(|name| indices_of_name(name))
+            .map(|(first, last)| (first.min(last), first.max(last)))
+            .collect();
+        for it in others {
+            // What one of them has was left by a compaction.
+            let is_left = |of: &(u64, u64)| of.0 <= it.range.0 && it.range.1 <= of.1;
+            if it.range.0 == last.saturating_add(1)
+                && it.range.0 <= all.range.1
+                && !listed.iter().any(is_left)
+            {
                 last = it.range.1;
                 all.range.1 = last.max(all.range.1);
                 all.with.push(it.name.clone());
@@ -257,17 +267,18 @@ fn chosen(found: Vec<Candidate>, is_cut: bool) -> Vec<String> {
     chosen.take_all(listed);
     others.iter().for_each(|it| chosen.replace_by(it));
     fill_empty(&mut chosen, &others);
-    if is_cut {
-        chosen.go_on(&others);
-    }
-    let newest = chosen.newest().map(|it| (it.range.1, it.modified));
     let whole = ranges_of(others.iter().filter(|it| it.state == State::Whole));
     let is_superfluous = |it: &Candidate| {
         let at = whole.partition_point(|range| range.1 < it.range.1);
         it.state == State::Damaged && whole.get(at).is_some_and(|range| range.0 <= it.range.0)
     };
+    others.retain(|it| !is_superfluous(it));
+    if is_cut {
+        chosen.go_on(&others);
+    }
+    let newest = chosen.newest().map(|it| (it.range.1, it.modified));
     let mut behind = Chosen::default();
-    for it in others.into_iter().filter(|it| !is_superfluous(it)) {
+    for it in others {
         match newest {
             Some((last, _)) if it.range.0 > last => behind.take(it),
             _ => chosen.take(it),
@@ -477,6 +488,30 @@ mod tests {
         for state in [Whole, Damaged] {
             assert_eq!(chosen(found(state), false), ["1", "3-4", "2-3"]);
         }
+    }
+
+    #[test]
+    fn what_goes_on_behind_another_order_is_whole_and_in_no_listed_table() {
+        let name = |first: u64, last: u64| format!("0x{first:012x}-0x{last:012x}-00000000.ref");
+        let listed = |first, last, line| Candidate {
+            line: Some(line),
+            ..file(&name(first, last), (first, last), true, Whole)
+        };
+        let other = |first, last, state| file(&name(first, last), (first, last), false, state);
+        let cut = |listed: [Candidate; 2], others: &[Candidate]| {
+            chosen(
+                listed.into_iter().chain(others.iter().cloned()).collect(),
+                true,
+            )
+        };
+        let four = || listed(4, 4, 2);
+        let follow = [other(5, 5, Whole), other(6, 6, Whole), other(5, 6, Damaged)];
+        let all = [name(9, 9), name(4, 4), name(5, 5), name(6, 6)];
+        assert_eq!(cut([listed(9, 9, 1), four()], &follow), all);
+        assert_eq!(
+            cut([listed(5, 9, 1), four()], &follow[..1]),
+            [name(5, 9), name(4, 4)]
+        );
     }
 
     #[test]
