@@ -59,10 +59,12 @@ pub(crate) fn is_normalized(message: &[u8]) -> bool {
         && !message.windows(2).any(spaced)
 }
 
-/// Reads seconds as the C library reads a number, behind blanks and with a sign: too many are the greatest number, and less
-/// than none are counted down from it. Returns what follows them as well.
+/// Reads seconds as the C library reads a number, behind blanks and with a sign: too many are the greatest
+/// number, and less than none are counted down from it. Returns what follows them as well.
 pub(crate) fn timestamp(text: &[u8]) -> Option<(u64, &[u8])> {
-    let text = text.trim_ascii_start();
+    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r');
+    let blanks = text.iter().take_while(|byte| is_blank(byte)).count();
+    let (_, text) = text.split_at(blanks);
     let (is_negative, text) = match text.split_first() {
         Some((sign @ (b'+' | b'-'), rest)) => (*sign == b'-', rest),
         _ => (false, text),

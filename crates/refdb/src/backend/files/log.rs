@@ -648,7 +648,7 @@ mod tests {
             ("18446744073709551616", u64::MAX),
             ("-5", u64::MAX - 4),
             ("+5", 5),
-            (" \t05", 5),
+            (" \t\u{b}05", 5),
         ] {
             let found = entry(&format!("{A} {B} a <b> {text} +0000"));
             assert_eq!(found.unwrap().who.time, time, "{text}");
