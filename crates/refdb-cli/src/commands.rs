@@ -327,20 +327,19 @@ fn attempt(context: &Context, request: Request, args: &[Vec<u8>]) -> Attempt {
     }
 }
 
-/// Returns whether a command does nothing but read refs: not standard input, which it would not find
-/// again. A `symbolic-ref` that was to write has written nothing if the refs were moved.
+/// Returns whether a command may only read refs: not standard input, which it would not find again. Where
+/// `symbolic-ref` writes, a failure is never [`Failure::Moved`].
 fn may_begin_again(name: &[u8], args: &[Vec<u8>]) -> bool {
     let reads_input = |arg: &Vec<u8>| {
         let may_mean = |option: &[u8]| arg.len() > 2 && option.starts_with(arg);
-        may_mean(b"--stdin")
-            || may_mean(b"--exclude-existing")
-            || arg.starts_with(b"--exclude-existing")
+        let long: &[u8] = b"--exclude-existing";
+        may_mean(b"--stdin") || may_mean(long) || arg.starts_with(long)
     };
-    let sub = args.first().map(Vec::as_slice);
+    let sub = args.first().map_or(&b""[..], Vec::as_slice);
     let only_reads = match name {
         b"for-each-ref" | b"inspect" | b"show-ref" | b"symbolic-ref" => true,
-        b"reflog" => !matches!(sub, Some(b"delete" | b"drop" | b"expire" | b"write")),
-        b"refs" => matches!(sub, Some(b"list" | b"exists" | b"verify")),
+        b"reflog" => !matches!(sub, b"delete" | b"drop" | b"expire" | b"write"),
+        b"refs" => matches!(sub, b"list" | b"exists" | b"verify"),
         _ => false,
     };
     only_reads && !args.iter().any(reads_input)

@@ -240,6 +240,16 @@ for_every_format! {
         };
         let moved = repo.git(["refs", "migrate", other]).run();
         assert_eq!(moved.code(), 0);
+        // Not even the first ref of a page is what stands in the place of HEAD now.
+        let mut page = begin(&repo);
+        ask(&mut page, "exists refs/heads/a", &["1 yes"]);
+        let back = format!("--ref-format={}", format.refs.name());
+        repo.git(["refs", "migrate", &back]).run().ok();
+        page.say("list count=1\n");
+        let heard = page.hear();
+        assert!(heard.starts_with("2 error moved "), "{heard}");
+        assert_eq!(page.end().code(), 0);
+        repo.git(["refs", "migrate", other]).run().ok();
         // At most one question is told that it is to be asked again.
         batch.say("read refs/heads/a\n");
         let mut heard = batch.hear();

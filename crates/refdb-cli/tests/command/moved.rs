@@ -135,11 +135,12 @@ fn the_head_of_tables_where_the_refs_are_files_is_damage() {
 }
 
 /// Commands that begin again if the refs were moved.
-const READ: [&str; 7] = [
+const READ: [&str; 8] = [
     "show-ref --verify refs/heads/b/1",
     "refs exists refs/heads/b/1",
     "symbolic-ref HEAD",
     "reflog exists refs/heads/b/1",
+    "reflog show refs/heads/b/1",
     "reflog list",
     "refs verify",
     "inspect",

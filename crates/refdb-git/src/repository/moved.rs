@@ -2,8 +2,8 @@
 //!
 //! A migration may take all refs into the other format at any moment. refdb's touches the old ones only
 //! when the new configuration has its name: what was read while the configuration stayed as it was is
-//! true. So a reader that missed something, or came to its end, looks whether it did. Git's takes the
-//! old refs away before that: a listing of nothing looks for its signs, too.
+//! true. So a reader that missed something, found what stands for tables, or came to its end, looks whether
+//! it did. Git's takes the old refs away before that: a listing of nothing looks for its signs, too.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -82,9 +82,11 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
     }
     let git_dir = context.shown_git_dir(repository);
     let severities = severities(repository, strict)?;
-    let clean = as_git(repository, &severities, &mut |event| {
+    let mut has_told = false;
+    let checked = as_git(repository, &severities, &mut |event| {
         let line = match event {
             Event::Found(finding) => {
+                has_told = true;
                 let word = match finding.severity {
                     Severity::Error => "error",
                     Severity::Warning => "warning",
@@ -104,7 +106,12 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
         if verbose {
             complain(&format!("Checking {line}\n"));
         }
-    })?;
+    });
+    let clean = match checked {
+        // Were it begun again, that would be told twice.
+        Err(error) if has_told => return Err(Failure::whole(&error)),
+        checked => checked?,
+    };
     if clean {
         Ok(())
     } else {
