@@ -309,6 +309,18 @@ impl Error {
     }
 }
 
+/// What came of a system call.
+pub(crate) trait OrIo<T> {
+    /// Makes an error as [`Error::io`] does of a call that failed.
+    fn or_io(self, operation: &str, path: &Path) -> Result<T>;
+}
+
+impl<T> OrIo<T> for io::Result<T> {
+    fn or_io(self, operation: &str, path: &Path) -> Result<T> {
+        self.map_err(|error| Error::io(operation, path, error))
+    }
+}
+
 /// Returns what the C library says of an error, without Rust's `(os error N)`.
 pub fn io_text(error: &io::Error) -> String {
     let text = error.to_string();

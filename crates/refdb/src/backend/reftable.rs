@@ -40,7 +40,7 @@ use super::cursor::{Cursor, ListCursor, OverCursor};
 use super::tags::{Distinct, TAGS, Wanted};
 use super::{Backend, LogOrder, OptimizeOptions, Quirks, RefFormat, Session, Value};
 use crate::commit::{Home, JournalWatch, LockFile, LockOptions, Means, Roots, sweep};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, OrIo, Result};
 use crate::layout::{Layout, Place};
 use crate::options::Options;
 use crate::reflog::LogEntry;
@@ -284,8 +284,7 @@ impl Backend for ReftableBackend {
     fn optimize(&self, options: &OptimizeOptions<'_>) -> Result<()> {
         self.journal.for_writing()?;
         let common = self.layout.common_dir();
-        sweep(&self.home, common, false)
-            .map_err(|error| Error::io("cannot remove locks in", common, error))?;
+        sweep(&self.home, common, false).or_io("cannot remove locks in", common)?;
         let place = if self.layout.is_linked() {
             Place::Worktree
         } else {

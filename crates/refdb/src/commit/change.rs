@@ -129,14 +129,11 @@ fn unbar(roots: &Roots, places: &mut dyn Iterator<Item = &Place>, is_known: bool
                 false => Ok(()),
             }
         });
-        if let Err(error) = removed
-            && !is_absent(&error)
-        {
-            first = first.or_else(|| {
-                let error = Error::io("unable to remove", &roots.path(place), error);
-                Some(error.context("Git does not find a ref by its name"))
-            });
-        }
+        let failed = removed.err().filter(|error| !is_absent(error));
+        first = first.or_else(|| {
+            let error = Error::io("unable to remove", &roots.path(place), failed?);
+            Some(error.context("Git does not find a ref by its name"))
+        });
     }
     first
 }

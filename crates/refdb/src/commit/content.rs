@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::encoding::{checksum, checksum_after};
-use crate::error::{Error, Result};
+use crate::error::{OrIo, Result};
 use crate::system::{FileKind, System, is_absent};
 
 /// So much of a long file is looked at.
@@ -92,7 +92,7 @@ impl Content {
         });
         match is_it {
             Err(error) if is_absent(&error) => Ok(false),
-            is_it => is_it.map_err(|error| Error::io("unable to read", path, error)),
+            is_it => is_it.or_io("unable to read", path),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::place::Spot;
-use crate::error::{Error, Result};
+use crate::error::{OrIo, Result};
 use crate::options::SharedRepository;
 use crate::system::dirs::parent;
 use crate::system::{System, is_absent};
@@ -78,12 +78,7 @@ pub(crate) fn sync(system: &dyn System, dirs: &BTreeSet<PathBuf>, all: bool) -> 
         };
         match synced {
             Err(error) if is_absent(&error) => {}
-            synced => {
-                let failed = synced
-                    .err()
-                    .map(|error| Error::io("unable to sync", dir, error));
-                first = first.or(failed);
-            }
+            synced => first = first.or(synced.or_io("unable to sync", dir).err()),
         }
     }
     first.map_or(Ok(()), Err)

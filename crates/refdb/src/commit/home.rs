@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::place::{Maker, Roots, Seat};
-use crate::error::{Error, Result};
+use crate::error::{Error, OrIo, Result};
 use crate::options::{Interrupt, Options, SharedRepository, Warn};
 use crate::system::{Stat, System};
 
@@ -73,8 +73,8 @@ impl Home {
         if let Some(seat) = self.seat.get() {
             return Ok(seat);
         }
-        let found = Seat::find(self.system.as_ref(), &self.common_dir);
-        let found = found.map_err(|error| Error::io("unable to read", &self.common_dir, error))?;
+        let found = Seat::find(self.system.as_ref(), &self.common_dir)
+            .or_io("unable to read", &self.common_dir)?;
         Ok(self.seat.get_or_init(|| found))
     }
 
@@ -93,7 +93,7 @@ impl Home {
             };
             Roots::find(&self.system, dir, Some(maker))
         };
-        find().map_err(|error| Error::io("unable to read", dir, error))
+        find().or_io("unable to read", dir)
     }
 
     /// Tells, once, what keeps nobody from reading.

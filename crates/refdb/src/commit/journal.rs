@@ -34,7 +34,7 @@ use super::takeover::{remove_with_barrier, take_over};
 use super::view::View;
 use super::watch::LOOK_EVERY;
 use super::{is_barrier, lock_path, owner, remove_if_there};
-use crate::error::{Error, ErrorKind, Remedy, Result};
+use crate::error::{Error, ErrorKind, OrIo, Remedy, Result};
 use crate::system::{FileKind, Guard, Stat, is_absent};
 
 /// The permission bit by which a journal says that somebody finishes it, as its process has ended.
@@ -144,7 +144,7 @@ impl Journal {
         let system = self.home.system.as_ref();
         remove_if_there(system, &self.path)
             .or_else(|_| remove_if_there(system, &self.path))
-            .map_err(|error| Error::io("unable to remove", &self.path, error))?;
+            .or_io("unable to remove", &self.path)?;
         self.hold.lose_name();
         Ok(())
     }
@@ -212,10 +212,8 @@ fn look(home: &Arc<Home>, says: Says) -> Result<Found> {
     let path = journal_path(home.journal_dir()?);
     let system = home.system.as_ref();
     // The common case, and the only question that costs every reader something.
-    let stat = match system.lstat(&path) {
-        Ok(stat) => stat,
-        Err(error) if is_absent(&error) => return Ok(Found::default()),
-        Err(error) => return Err(Error::io("unable to read", &path, error)),
+    let Some(stat) = system.find(&path).or_io("unable to read", &path)? else {
+        return Ok(Found::default());
     };
     if stat.kind != FileKind::File || stat.len > LEN_MAX as u64 {
         return Err(foreign(&path, "it is no file that refdb made"));
@@ -315,10 +313,10 @@ fn foreign(path: &Path, why: &str) -> Error {
 /// # Errors
 /// `Corrupt` if one does; `Io` if that cannot be found out.
 pub(super) fn check_links(path: &Path, roots: &Roots) -> Result<()> {
-    match roots.are_makers() {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(foreign(path, MAY_NOT_WRITE)),
-        Err(error) => Err(Error::io("unable to follow the links beside", path, error)),
+    let are_makers = roots.are_makers();
+    match are_makers.or_io("unable to follow the links beside", path)? {
+        true => Ok(()),
+        false => Err(foreign(path, MAY_NOT_WRITE)),
     }
 }
 
@@ -422,11 +420,11 @@ fn finish(home: &Arc<Home>, path: &Path, stat: &Stat, says: Says) -> Result<()> 
         error.with_remedy(Remedy::GiveUp)
     };
     let dir = home.journal_dir()?;
-    let beneath = home.system.beneath(dir);
-    let beneath = beneath.map_err(|error| unfinished(Error::io("unable to open", dir, error)))?;
+    let beneath = home.system.beneath(dir).or_io("unable to open", dir);
+    let beneath = beneath.map_err(unfinished)?;
     let remove = || {
-        remove_if_there(beneath.as_ref(), path)
-            .map_err(|error| unfinished(Error::io("unable to remove", path, error)))
+        let removed = remove_if_there(beneath.as_ref(), path);
+        removed.or_io("unable to remove", path).map_err(unfinished)
     };
     let Some(journal) = read(home, path, is_copied)? else {
         // One that is not whole was never committed: without fsync power failed before its content
@@ -459,7 +457,7 @@ fn finish(home: &Arc<Home>, path: &Path, stat: &Stat, says: Says) -> Result<()> 
     let synced = finished.and_then(|()| {
         home.system
             .sync_file_system(dir)
-            .map_err(|error| Error::io("unable to sync", dir, error))?;
+            .or_io("unable to sync", dir)?;
         sync(home.system.as_ref(), &taken.dirs, true)
     });
     if let Err(error) = synced {
@@ -526,7 +524,7 @@ fn give_back<'g>(
         };
         let lock = lock_path(&spot.path);
         remove_with_barrier(spot.system.as_ref(), &lock, Some(transaction))
-            .map_err(|error| Error::io("unable to remove", &lock, error))
+            .or_io("unable to remove", &lock)
     })
 }
 

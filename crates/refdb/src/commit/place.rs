@@ -12,6 +12,7 @@ use refdb_names::internals::owned_from_disk;
 use refdb_names::name::{FormatOptions, is_per_worktree, is_safe, is_well_formed};
 use refdb_names::{RefName, RefNameBuf};
 
+use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::system::dirs::is_path_in;
 use crate::system::{FileKind, Stat, System, bytes_to_path, is_absent, joined};
@@ -344,6 +345,15 @@ impl Roots {
             path,
             floor,
         })
+    }
+
+    /// As [`Roots::spot`], with an error that names the place.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(super) fn reach(&self, place: &Place) -> Result<Spot> {
+        let spot = self.spot(place);
+        spot.map_err(|error| Error::io("unable to reach", &self.path(place), error))
     }
 
     /// Opens a directory that places are in. Where a link led to it, whoever made what is to be finished

@@ -7,7 +7,7 @@
 
 use super::place::{Place, Roots};
 use super::step::{Step, unable_to_append, unable_to_put};
-use crate::error::{Error, Result};
+use crate::error::{OrIo, Result};
 use crate::system::MayWrite;
 
 /// Makes sure that a step can be taken, as far as that can be seen. Whether entries of a reflog can be
@@ -38,9 +38,10 @@ pub(super) fn check(may: &mut MayWrite, step: &Step, roots: &Roots) -> Result<()
         Step::Put { .. } => checked.map_err(|error| unable_to_put(place, &path, error)),
         Step::Move { .. } => {
             let to = roots.path(place);
-            let checked = checked.and_then(|()| may.make(system, &to));
-            checked.map_err(|error| Error::io("unable to move the reflog to", &to, error))
+            checked
+                .and_then(|()| may.make(system, &to))
+                .or_io("unable to move the reflog to", &to)
         }
-        _ => checked.map_err(|error| Error::io("unable to remove", &path, error)),
+        _ => checked.or_io("unable to remove", &path),
     }
 }

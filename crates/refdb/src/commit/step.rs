@@ -19,7 +19,7 @@ use super::hold::{Holds, lost_in_part};
 use super::place::{Place, Roots, Spot};
 use super::put::{put, put_for_barrier, rename};
 use super::{LockFile, fitting, lock_path, remove_if_there, value_path};
-use crate::error::{Error, ErrorKind, Message, Result, Role, io_text};
+use crate::error::{Error, ErrorKind, Message, OrIo, Result, Role, io_text};
 use crate::options::SharedRepository;
 use crate::system::{FileKind, MayWrite, Stat, System, WriteFile, is_absent, remove_empty_tree};
 
@@ -161,15 +161,10 @@ impl Step {
         let Step::Put { place, content, .. } = self else {
             return Ok(true);
         };
-        let spot = roots.spot(place);
-        let Spot { system, path, .. } =
-            spot.map_err(|error| Error::io("unable to reach", &roots.path(place), error))?;
+        let Spot { system, path, .. } = roots.reach(place)?;
         let is_at = |path: &Path| match content {
             Some(content) => content.is_at(system.as_ref(), path),
-            None => match system.find(path) {
-                Ok(found) => Ok(found.is_some()),
-                Err(error) => Err(Error::io("unable to read", path, error)),
-            },
+            None => Ok(system.find(path).or_io("unable to read", path)?.is_some()),
         };
         Ok(is_held && is_at(&value_path(&path, transaction))? || is_at(&path)?)
     }
@@ -199,11 +194,7 @@ impl Step {
     /// `Io`, which names the file, and those of [`How::clear`].
     pub(super) fn take(&self, roots: &Roots, how: How<'_>, taken: &mut Taken) -> Result<()> {
         let place = self.place();
-        let reach = |place: &Place| {
-            let spot = roots.spot(place);
-            spot.map_err(|error| Error::io("unable to reach", &roots.path(place), error))
-        };
-        let spot = reach(place)?;
+        let spot = roots.reach(place)?;
         let Spot { system, path, .. } = &spot;
         match self {
             Step::Put { content, from, .. } => {
@@ -223,7 +214,7 @@ impl Step {
             Step::Remove { .. } => match remove_if_there(system.as_ref(), path) {
                 Err(error) if is_in_the_way(&error) => {}
                 removed => {
-                    removed.map_err(|error| Error::io("unable to remove", path, error))?;
+                    removed.or_io("unable to remove", path)?;
                     add_parent(&mut taken.dirs, path);
                 }
             },
@@ -257,7 +248,7 @@ impl Step {
                 }
             }
             Step::Move { from, .. } => {
-                let moved = move_log(&reach(from)?, &spot, how, taken);
+                let moved = move_log(&roots.reach(from)?, &spot, how, taken);
                 let failed = |error| Error::io("unable to move the reflog to", path, error);
                 match moved {
                     Err(error) if how.gives_up >= GivesUp::Hopeless && is_hopeless(&error) => {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::head::TableEntry;
-use crate::error::{Error, Result};
+use crate::error::{Error, OrIo, Result};
 use crate::system::{Bytes, System, is_absent};
 
 #[derive(Debug)]
@@ -23,8 +23,7 @@ impl TableCache {
             }
             _ => {}
         }
-        let below = system.beneath(dir);
-        let system = below.map_err(|error| Error::io("cannot open", dir, error))?;
+        let system = system.beneath(dir).or_io("cannot open", dir)?;
         Ok(TableCache {
             system,
             dir: dir.to_owned(),

@@ -19,7 +19,7 @@ use super::new_names::being_migrated;
 use super::session::{FilesSession, Held};
 use crate::backend::Refusal;
 use crate::commit::{LockFile, LockOptions};
-use crate::error::{Error, ErrorKind, Reason, Result};
+use crate::error::{Error, ErrorKind, OrIo, Reason, Result};
 use crate::layout::Place;
 use crate::options::LockTimeout;
 use crate::system::beside::both;
@@ -347,8 +347,7 @@ impl FilesSession {
         }
         let mut locks = self.held.iter().filter_map(|held| held.lock.as_deref());
         locks.next().map_or(Ok(()), |lock| {
-            lock.sign()
-                .map_err(|error| Error::io("unable to lock", &lock.target(), error))
+            lock.sign().or_io("unable to lock", &lock.target())
         })
     }
 

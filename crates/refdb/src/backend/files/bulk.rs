@@ -22,7 +22,7 @@ use super::{Files, FilesBackend, freeze, join, log, loose, overlay, packed, rewr
 use crate::backend::bulk::{Bulk, BulkOptions, Frozen, LogMark, Mark, NewLog};
 use crate::backend::maintained::Maintained;
 use crate::backend::{LogOrder, NewValue};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, OrIo, Result};
 use crate::reflog::LogEntry;
 use crate::system::WriteFile;
 use crate::system::dirs;
@@ -133,7 +133,7 @@ fn write_new(files: &Files, path: &Path, content: &[u8]) -> Result<()> {
     let written = file
         .write_all(content)
         .and_then(|()| files.options.shared_repository.adjust(system, path));
-    written.map_err(|error| Error::io("unable to write", path, error))
+    written.or_io("unable to write", path)
 }
 
 /// Tells a name that the file system cannot hold from other failures.
@@ -266,7 +266,7 @@ pub(super) fn log_marks(files: &Files) -> Result<Vec<LogMark>> {
         let path = join(base, "logs/", name.as_name())?;
         let stat = match files.system.lstat(&path) {
             Err(error) if log::is_absent(&error) => continue,
-            stat => stat.map_err(|error| Error::io("unable to read", &path, error))?,
+            stat => stat.or_io("unable to read", &path)?,
         };
         let mut hasher = DefaultHasher::new();
         (stat.dev, stat.ino, stat.len, stat.mtime_ns, stat.ctime_ns).hash(&mut hasher);

@@ -19,7 +19,7 @@ use super::seen::Longer;
 use super::{Files, may_be_path};
 use crate::backend::LogOrder;
 use crate::commit::{Becomes, View};
-use crate::error::{Error, Result};
+use crate::error::{Error, OrIo, Result};
 use crate::reflog::{LogEntry, Signature, timestamp};
 use crate::system::find::{byte, last_byte};
 use crate::system::{FileKind, ReadFile, Tree, WHOLE_MAX};
@@ -169,7 +169,7 @@ impl Files {
             let first = lost.len();
             let content = match self.system.read(&path) {
                 Err(error) if is_absent(&error) => continue,
-                content => content.map_err(|error| Error::io("unable to read", &path, error))?,
+                content => content.or_io("unable to read", &path)?,
             };
             for (number, line) in (1..).zip(content.split_inclusive(|&byte| byte == b'\n')) {
                 let entry = line.strip_suffix(b"\n");

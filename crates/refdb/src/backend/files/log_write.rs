@@ -2,7 +2,6 @@
 //!
 //! Invariant: a reflog that is rewritten or copied is complete, and durable, before it gets its name.
 
-use std::io;
 use std::path::Path;
 use std::sync::PoisonError;
 
@@ -14,7 +13,7 @@ use super::publish::LogAppend;
 use super::session::FilesSession;
 use crate::backend::{Fate, Judge, LogChange, LogOrder};
 use crate::commit::{LockFile, LockOptions, MANY_MIN, between, refused, sweep};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, OrIo, Result};
 use crate::options::LockTimeout;
 use crate::reflog::LogEntry;
 use crate::system::FileKind;
@@ -64,12 +63,7 @@ impl WholeLogs {
 }
 
 fn write(lock: &mut LockFile, content: &[u8]) -> Result<()> {
-    let written = lock.write_all(content);
-    written.map_err(|error| unable_to_write(lock, error))
-}
-
-fn unable_to_write(lock: &LockFile, error: io::Error) -> Error {
-    Error::io("cannot write", lock.path(), error)
+    lock.write_all(content).or_io("cannot write", lock.path())
 }
 
 impl FilesSession {
@@ -152,12 +146,11 @@ impl FilesSession {
     fn keep_for_publishing(&mut self, name: RefName<'_>, mut lock: LockFile) -> Result<()> {
         let is_synced_later = self.files.system.syncs_at_once();
         if self.files.options.fsync && !is_synced_later {
-            lock.sync().map_err(|error| unable_to_write(&lock, error))?;
+            lock.sync().or_io("cannot write", lock.path())?;
         }
         let written = &mut self.planned.whole_logs.written;
         if !is_synced_later || written.len() >= MANY_MIN {
-            let ready = lock.make_ready();
-            ready.map_err(|error| unable_to_write(&lock, error))?;
+            lock.make_ready().or_io("cannot write", lock.path())?;
         }
         written.push((name.to_owned(), lock));
         Ok(())
@@ -173,7 +166,7 @@ impl FilesSession {
                 done = lock.sync();
             }
             let done = done.and_then(|()| lock.make_ready());
-            done.map_err(|error| unable_to_write(lock, error))?;
+            done.or_io("cannot write", lock.path())?;
         }
         self.planned.many_values |= at_once;
         Ok(())

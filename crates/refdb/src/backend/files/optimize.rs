@@ -23,7 +23,7 @@ use crate::backend::OptimizeOptions;
 use crate::commit::{
     Holder, LockFile, LockOptions, is_new_value, refused, remove_if_there, sweep, take_over,
 };
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, OrIo, Result};
 use crate::hook::{self, Hook, Step};
 use crate::objects::{Objects, Peeled};
 use crate::options::LockTimeout;
@@ -100,8 +100,7 @@ pub(super) fn optimize(files: &Arc<Files>, options: &OptimizeOptions<'_>) -> Res
 fn sweep_locks(files: &Files) -> Result<()> {
     let common = files.layout.common_dir();
     for dir in [common, files.layout.worktree_dir()] {
-        sweep(&files.home, dir, false)
-            .map_err(|error| Error::io("unable to remove locks in", dir, error))?;
+        sweep(&files.home, dir, false).or_io("unable to remove locks in", dir)?;
     }
     Ok(())
 }
@@ -128,7 +127,7 @@ fn sweep_values(files: &Files, packed: &Path) -> Result<()> {
         }
         Ok(())
     };
-    sweep().map_err(|error| Error::io("unable to remove what was left in", dir, error))
+    sweep().or_io("unable to remove what was left in", dir)
 }
 
 fn peel(objects: &dyn Objects, oid: ObjectId) -> Result<Option<ObjectId>> {
@@ -168,8 +167,7 @@ fn to_pack(files: &Files, options: &OptimizeOptions<'_>) -> Result<Vec<(Vec<u8>,
     let mut locks = Vec::new();
     let loose = overlay::list_with_locks(files, b"refs/", &mut locks)?;
     for path in locks {
-        take_over(&files.home, &path)
-            .map_err(|error| Error::io("unable to remove", &path, error))?;
+        take_over(&files.home, &path).or_io("unable to remove", &path)?;
     }
     for found in loose {
         let Some(oid) = packable(&found, options) else {
@@ -283,7 +281,7 @@ impl Locks<'_> {
         }
         let found = match loose::read(system, &path, self.files.options.object_format) {
             Err(error) if is_gone(&error) => return Ok(false),
-            found => found.map_err(|error| Error::io("unable to read", &path, error))?,
+            found => found.or_io("unable to read", &path)?,
         };
         if found != Loose::Found(Target::Direct(oid)) || !self.is_packed(name, oid)? {
             return Ok(false);
@@ -293,9 +291,7 @@ impl Locks<'_> {
             return Ok(false);
         }
         may_go()?;
-        system
-            .remove_file(&path)
-            .map_err(|error| Error::io("unable to remove", &path, error))?;
+        system.remove_file(&path).or_io("unable to remove", &path)?;
         Ok(true)
     }
 
@@ -366,6 +362,5 @@ fn is_gone(error: &io::Error) -> bool {
 
 fn release(lock: LockFile) -> Result<()> {
     let path = lock.path().to_owned();
-    lock.release()
-        .map_err(|error| Error::io("unable to unlock", &path, error))
+    lock.release().or_io("unable to unlock", &path)
 }

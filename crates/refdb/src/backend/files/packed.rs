@@ -20,7 +20,7 @@ use refdb_names::{ObjectFormat, ObjectId, Target};
 pub(super) use super::forwards::Forwards;
 use crate::backend::Value;
 use crate::backend::tags::Untold;
-use crate::error::{Error, ErrorKind, Result, io_text};
+use crate::error::{Error, ErrorKind, OrIo, Result, io_text};
 use crate::reflog::is_space;
 use crate::system::find::{byte, last_byte};
 use crate::system::{Bytes, FileId, FileKind, MAP_MIN, Stat, System};
@@ -219,7 +219,7 @@ impl PackedRefs {
             let text = self
                 .system
                 .read_link(&path)
-                .map_err(|error| io(&path, error))?;
+                .or_io("unable to read", &path)?;
             path = path.parent().unwrap_or(Path::new("")).join(text);
         }
         Err(io(&self.path, io::Error::other("too many symbolic links")))

@@ -27,7 +27,7 @@ use reftable::short;
 
 use super::packed::{HEADER, PackedRefs, Peeling, Snapshot};
 use crate::commit::{Content, Holder, LockFile, LockOptions, Part, not_placed, refused, suffixed};
-use crate::error::{Error, ErrorKind, Message, Result, Role};
+use crate::error::{Error, ErrorKind, Message, OrIo, Result, Role};
 use crate::options::{InvalidSettings, Options};
 use crate::system::{Stat, System, WriteFile};
 
@@ -137,8 +137,7 @@ impl PackedLock {
     /// # Errors
     /// `Io`.
     pub(super) fn sign(&self) -> Result<()> {
-        let signed = self.lock.sign();
-        signed.map_err(|error| Error::io("unable to lock", &self.path, error))
+        self.lock.sign().or_io("unable to lock", &self.path)
     }
 
     /// Refuses to go on where the file lies that Git writes before it becomes packed-refs.
@@ -192,7 +191,7 @@ impl PackedLock {
     fn date(&self, file: &mut dyn WriteFile) -> Result<()> {
         let old = match self.system.stat(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            old => old.map_err(|error| Error::io("unable to read", &self.path, error))?,
+            old => old.or_io("unable to read", &self.path)?,
         };
         if let Some(date) = date_after(&old, self.system.now()) {
             // A file system that does not allow it is no reason to write nothing.
@@ -227,9 +226,7 @@ impl PackedLock {
             return Ok(());
         }
         let dir = self.path.parent().unwrap_or(Path::new("."));
-        self.system
-            .sync_dir(dir)
-            .map_err(|error| Error::io("unable to sync", dir, error))
+        self.system.sync_dir(dir).or_io("unable to sync", dir)
     }
 
     /// Notes that the new file got its name, if one was written.
@@ -257,9 +254,7 @@ impl PackedLock {
     /// `Io` when the lock file cannot be removed.
     pub(super) fn release(self) -> Result<()> {
         let path = self.lock.path().to_owned();
-        self.lock
-            .release()
-            .map_err(|error| Error::io("unable to remove", &path, error))
+        self.lock.release().or_io("unable to remove", &path)
     }
 
     /// Leaves the lock to whoever finishes the transaction.

@@ -20,7 +20,7 @@ use super::packed::{PackedRefs, Snapshot};
 use super::{Files, broken, log, may_be_path, unpeeled};
 use crate::backend::Value;
 use crate::commit::{Becomes, Place, View};
-use crate::error::{Error, Result};
+use crate::error::{Error, OrIo, Result};
 use crate::layout;
 use crate::system::{ReadFile, Stat};
 
@@ -86,11 +86,12 @@ impl Files {
 
     /// Returns the packed refs as readers are to see them.
     pub(super) fn packed_seen(&self, view: Option<&View>) -> Result<Arc<Snapshot>> {
-        let is_there = |path: &Path| {
-            let found = self.system.find(path);
-            found
-                .map_err(|error| Error::io("unable to look at", path, error))
-                .map(|it| it.is_some())
+        let is_there = |path: &Path| -> Result<bool> {
+            Ok(self
+                .system
+                .find(path)
+                .or_io("unable to look at", path)?
+                .is_some())
         };
         let becomes = view.map_or(Ok(None), |view| view.of_place(&Place::Packed))?;
         if let Some(Becomes::Content(path)) = becomes

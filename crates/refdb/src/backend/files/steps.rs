@@ -22,7 +22,7 @@ use crate::backend::{Published, committed_in_part};
 use crate::commit::{
     Carried, Change, LockFile, Means, Place, Roots, Step, add_parent, unable_to_append,
 };
-use crate::error::{Error, ErrorKind, Result, Role};
+use crate::error::{Error, ErrorKind, OrIo, Result, Role};
 use crate::system::dirs::KnownDirs;
 use crate::system::{FileKind, MayWrite, Stat, System};
 
@@ -130,8 +130,7 @@ impl FilesSession {
         created.for_each(|dir| add_parent(&mut dirs, dir));
         for &index in &self.planned.renames {
             if let Some(lock) = self.held.get_mut(index).and_then(|held| held.lock.as_mut()) {
-                let ready = lock.make_ready();
-                ready.map_err(|error| Error::io("unable to write", lock.path(), error))?;
+                lock.make_ready().or_io("unable to write", lock.path())?;
             }
         }
         let clear = |place: &Place| match place {

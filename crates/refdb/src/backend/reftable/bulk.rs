@@ -18,7 +18,7 @@ use super::{ReftableBackend, logs};
 use crate::backend::bulk::{Bulk, BulkOptions, Frozen, Locks, LogMark, Mark, NewLog};
 use crate::backend::maintained::Maintained;
 use crate::backend::{LogOrder, NewValue, Write};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, OrIo, Result};
 use crate::layout::Place;
 use crate::options::LockTimeout;
 use crate::reflog::{LogEntry, Signature};
@@ -78,7 +78,7 @@ impl ReftableBackend {
                 .shared_repository
                 .adjust(self.system.as_ref(), &dir)
         })
-        .map_err(|error| Error::io("cannot create", &dir, error))
+        .or_io("cannot create", &dir)
     }
 
     /// Replaces whole reflogs by a table on top.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::tables::{Hold, NO_TABLES, Publication, Stamp};
 use crate::commit::{Change, LockFile, Place, not_placed};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, OrIo, Result};
 use crate::system::System;
 
 /// The right to publish: `tables.list.lock` is held.
@@ -56,11 +56,10 @@ impl LocalHold {
             [] => NO_TABLES.to_owned(),
             _ => tables.join("\n") + "\n",
         };
-        let written = lock.write_all(content.as_bytes());
-        written.map_err(|error| Error::io("cannot write", lock.path(), error))?;
+        lock.write_all(content.as_bytes())
+            .or_io("cannot write", lock.path())?;
         if fsync {
-            lock.sync()
-                .map_err(|error| Error::io("cannot sync", lock.path(), error))?;
+            lock.sync().or_io("cannot sync", lock.path())?;
         }
         lock.close();
         Ok(())
@@ -72,7 +71,7 @@ impl LocalHold {
         }
         self.system
             .sync_dir(&self.dir)
-            .map_err(|error| Error::io("cannot sync", &self.dir, error))
+            .or_io("cannot sync", &self.dir)
     }
 }
 
@@ -80,8 +79,7 @@ impl Hold for LocalHold {
     fn stage(&mut self, tables: &[String], change: &mut Change) -> Result<()> {
         let place = self.place.clone();
         let lock = self.lock()?;
-        lock.sign()
-            .map_err(|error| Error::io("cannot write", lock.path(), error))?;
+        lock.sign().or_io("cannot write", lock.path())?;
         self.write(tables)?;
         self.sync_dir()?;
         self.staged = true;

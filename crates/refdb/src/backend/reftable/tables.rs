@@ -21,7 +21,7 @@ use crate::commit::{
     Becomes, Change, Holder, Home, JournalWatch, LockFile, LockOptions, Place, is_new_value,
     refused, take_over,
 };
-use crate::error::{Error, Result};
+use crate::error::{Error, OrIo, Result};
 use crate::layout::Layout;
 use crate::options::{LockTimeout, Options, SharedRepository, StillThere};
 use crate::system::{Bytes, ReadFile, Stat, System, WriteFile, bytes_to_path, is_absent, list};
@@ -101,12 +101,10 @@ impl dyn Hold {
     /// Keeps the lock a lock when a list is published: whoever takes it over takes the claims over that
     /// were made under it, so that it has to be there as long as they are.
     pub(super) fn stay(&self) -> Result<()> {
-        match self.as_lock() {
-            Some(lock) => lock
-                .sign()
-                .map_err(|error| Error::io("cannot write", lock.path(), error)),
-            None => Ok(()),
-        }
+        let lock = self.as_lock();
+        lock.map_or(Ok(()), |lock| {
+            lock.sign().or_io("cannot write", lock.path())
+        })
     }
 }
 
@@ -253,8 +251,7 @@ impl LocalTables {
     }
 
     fn entries(&self) -> Result<Vec<String>> {
-        let entries = list(self.system.as_ref(), &self.dir);
-        let entries = entries.map_err(|error| Error::io("cannot read", &self.dir, error))?;
+        let entries = list(self.system.as_ref(), &self.dir).or_io("cannot read", &self.dir)?;
         let names = entries.into_iter();
         Ok(names
             .filter_map(|it| String::from_utf8(it.name).ok())
@@ -321,8 +318,7 @@ impl Tables for LocalTables {
                 Err(error) => return Err(unreadable(&*self.system, "cannot open", &path, error)),
             };
             let content = self.read_list(file.as_mut(), &path)?;
-            let stamp = Stamp::of(file);
-            let stamp = stamp.map_err(|error| Error::io("cannot read", &path, error))?;
+            let stamp = Stamp::of(file).or_io("cannot read", &path)?;
             let names = parse_list(&path, &content)?;
             if content.is_empty() && !self.check_empty("empty")? {
                 continue;
@@ -377,8 +373,7 @@ impl Tables for LocalTables {
         match self.lock(&path, LockTimeout::from_millis(0), None) {
             Ok(lock) => {
                 // It takes no content.
-                let signed = lock.sign();
-                signed.map_err(|error| Error::io("cannot lock", &path, error))?;
+                lock.sign().or_io("cannot lock", &path)?;
                 Ok(Some(Box::new(LocalClaim(lock))))
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
@@ -396,13 +391,10 @@ impl Tables for LocalTables {
     }
 
     fn create(&self, table: &str) -> Result<Box<dyn NewTable>> {
-        let temporary = self
-            .dir
-            .join(format!("{table}.temp.{:08x}", short_random(&*self.system)));
-        let file = self
-            .system
-            .create_new(&temporary, 0o666)
-            .map_err(|error| Error::io("cannot create", &temporary, error))?;
+        let name = format!("{table}.temp.{:08x}", short_random(&*self.system));
+        let temporary = self.dir.join(name);
+        let file = self.system.create_new(&temporary, 0o666);
+        let file = file.or_io("cannot create", &temporary)?;
         Ok(Box::new(LocalNewTable {
             system: Arc::clone(&self.system),
             path: self.path_of(table),
@@ -431,8 +423,7 @@ impl Tables for LocalTables {
         // The claims of processes that have ended are nobody's.
         for claim in names.iter().filter(|name| is_claim(name)) {
             let path = self.path_of(claim);
-            take_over(&self.home, &path)
-                .map_err(|error| Error::io("cannot remove", &path, error))?;
+            take_over(&self.home, &path).or_io("cannot remove", &path)?;
         }
         names.retain(|name| !is_claim(name) || self.system.lstat(&self.path_of(name)).is_ok());
         // Tables are begun under the right to publish, which this caller holds, or under claims.
@@ -536,7 +527,7 @@ impl NewTable for LocalNewTable {
             self.temporary = None;
             Ok(())
         })();
-        done.map_err(|error| Error::io("cannot store", &self.path, error))
+        done.or_io("cannot store", &self.path)
     }
 }
 
