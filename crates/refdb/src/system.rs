@@ -7,6 +7,9 @@
 //! assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
 //! ```
 
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 pub use refdb_system::beside::both;
 pub use refdb_system::{
     Bytes, DirEntry, FileKind, GUARDED_MODE, Guard, GuardedFile, Machine, OsSystem, ProcessState,
@@ -16,3 +19,17 @@ pub(crate) use refdb_system::{
     FileId, Leaf, MAP_MIN, MayWrite, Tree, beside, bytes_to_path, dirs, find, is_absent, joined,
     list, processor_count, remove_empty_tree,
 };
+
+/// Takes a mutex. What is behind those of this crate is whole whenever one is given up, so that a panic
+/// spoils none.
+pub(crate) fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns nothing where a path leads to nothing.
+pub(crate) fn if_there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Err(error) if is_absent(&error) => Ok(None),
+        found => found.map(Some),
+    }
+}

@@ -151,10 +151,7 @@ impl Files {
     fn assert_not_migrated(&self) -> Result<()> {
         let path = self.layout.common_dir().join("refs/heads");
         // A ref may be called so as well, where there is no branch.
-        let is_ref = || {
-            let found = loose::read(self.system.as_ref(), &path, self.options.object_format);
-            matches!(found, Ok(loose::Loose::Found(_)))
-        };
+        let is_ref = || matches!(self.loose(&path), Ok(Loose::Found(_)));
         match self.system.lstat(&path) {
             Ok(stat) if stat.kind == FileKind::File && !is_ref() => Err(Error::new(
                 ErrorKind::Moved,
@@ -229,6 +226,14 @@ impl Files {
         found.collect()
     }
 
+    /// Reads the file of a loose ref.
+    ///
+    /// # Errors
+    /// As for [`loose::read`].
+    fn loose(&self, path: &Path) -> io::Result<Loose> {
+        loose::read(self.system.as_ref(), path, self.options.object_format)
+    }
+
     /// Looks for a loose ref.
     fn look_for(&self, name: RefName<'_>) -> Result<Sought> {
         if !may_be_path(name) {
@@ -239,7 +244,7 @@ impl Files {
             true => Sought::MayBePacked { is_below },
             false => Sought::Known(None),
         };
-        match loose::read(self.system.as_ref(), &path, self.options.object_format) {
+        match self.loose(&path) {
             Ok(Loose::Found(target)) => Ok(Sought::Known(Some(unpeeled(target)))),
             Ok(Loose::Broken) => Err(broken(name)),
             Ok(Loose::Missing | Loose::Directory) => Ok(missing(false)),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::RefFormat;
 use crate::error::{Error, Result};
-use crate::system::{FileKind, System, is_absent};
+use crate::system::{FileKind, System, if_there};
 
 /// The folder in which a migration works.
 pub const MIGRATION: &str = "refdb-migration";
@@ -43,10 +43,10 @@ pub(crate) fn is_migrating(
     if found.is_none_or(|stat| stat.kind != FileKind::File) {
         return Ok(false);
     }
-    let journal = match system.read_at_most(&path, JOURNAL_MAX) {
+    let journal = if_there(system.read_at_most(&path, JOURNAL_MAX));
+    let Some(journal) = journal.map_err(unreadable)? else {
         // It came to its end.
-        Err(error) if is_absent(&error) => return Ok(false),
-        journal => journal.map_err(unreadable)?,
+        return Ok(false);
     };
     path.pop();
     let is_folder = system

@@ -20,7 +20,7 @@ mod tables;
 mod walk;
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use refdb_names::internals::owned_from_disk;
@@ -45,7 +45,7 @@ use crate::layout::{Layout, Place};
 use crate::options::Options;
 use crate::reflog::LogEntry;
 use crate::shared::{Freshness, Register};
-use crate::system::System;
+use crate::system::{System, unpoisoned};
 
 /// Of more ids than that refs are looked for by all of them at once, and not by one after the other.
 const BY_ID_MAX: usize = 8;
@@ -84,7 +84,7 @@ impl ReftableBackend {
 
     /// Returns the stack of a place; it stays open for as long as the backend lives.
     fn stack(&self, place: &Place) -> Arc<Stack> {
-        let mut stacks = self.stacks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stacks = unpoisoned(&self.stacks);
         if let Some(stack) = stacks.get(place) {
             return Arc::clone(stack);
         }

@@ -9,7 +9,7 @@
 //! 2. What was found out stays with the snapshot of the refs: neither that nor an object ever changes. What may change is
 //!    found out again: an object that is missing may come, and be a tag.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use refdb_names::ObjectId;
 use reftable::short::{first_word, same};
@@ -17,6 +17,7 @@ use reftable::short::{first_word, same};
 use super::cursor::RefRecord;
 use crate::error::Result;
 use crate::objects::{Objects, Peeled};
+use crate::system::unpoisoned;
 
 /// Refs of which many are annotated tags begin so.
 pub(crate) const TAGS: &[u8] = b"refs/tags/";
@@ -103,13 +104,11 @@ impl Untold {
         objects: &Arc<dyn Objects>,
         list: impl FnOnce() -> Result<Vec<ObjectId>>,
     ) -> Result<Arc<Known>> {
-        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = &*lock()
-            && known
-                .objects
-                .upgrade()
-                .is_some_and(|it| Arc::ptr_eq(&it, objects))
-        {
+        let is_of_these = |known: &&Arc<Known>| {
+            let of = known.objects.upgrade();
+            of.is_some_and(|it| Arc::ptr_eq(&it, objects))
+        };
+        if let Some(known) = unpoisoned(&self.0).as_ref().filter(is_of_these) {
             return Ok(Arc::clone(known));
         }
         let mut known = Known {
@@ -131,7 +130,7 @@ impl Untold {
         }
         let known = Arc::new(known);
         if known.leads.len() + known.open.len() <= REMEMBERED_MAX {
-            *lock() = Some(Arc::clone(&known));
+            *unpoisoned(&self.0) = Some(Arc::clone(&known));
         }
         Ok(known)
     }

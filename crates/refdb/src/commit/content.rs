@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::encoding::{checksum, checksum_after};
 use crate::error::{OrIo, Result};
-use crate::system::{FileKind, System, is_absent};
+use crate::system::{FileKind, System, if_there};
 
 /// So much of a long file is looked at.
 const PART_LEN: u16 = 4096;
@@ -90,9 +90,8 @@ impl Content {
             }
             _ => Ok(false),
         });
-        match is_it {
-            Err(error) if is_absent(&error) => Ok(false),
-            is_it => is_it.or_io("unable to read", path),
-        }
+        Ok(if_there(is_it)
+            .or_io("unable to read", path)?
+            .unwrap_or(false))
     }
 }

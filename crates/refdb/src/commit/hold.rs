@@ -16,7 +16,7 @@ use std::collections::HashSet;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
 use super::entries::is_barrier;
@@ -25,7 +25,7 @@ use super::owner::{Owner, Purpose};
 use super::takeover::take_over;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::{LockTimeout, SharedRepository};
-use crate::system::{GUARDED_MODE, GuardedFile, Stat, System};
+use crate::system::{GUARDED_MODE, GuardedFile, Stat, System, unpoisoned};
 
 /// Who takes locks: one transaction in one repository.
 #[derive(Clone)]
@@ -180,11 +180,7 @@ impl Holder {
                 return Err(error);
             }
         }
-        let mut holds = self
-            .who
-            .holds
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut holds = unpoisoned(&self.who.holds);
         holds.retain(|hold| hold.strong_count() > 0);
         holds.push(Arc::downgrade(&hold));
         Ok(hold)
@@ -239,8 +235,7 @@ impl Holder {
     }
 
     pub(super) fn holds(&self) -> Vec<Arc<Hold>> {
-        let holds = self.who.holds.lock();
-        let holds = holds.unwrap_or_else(PoisonError::into_inner);
+        let holds = unpoisoned(&self.who.holds);
         holds.iter().filter_map(Weak::upgrade).collect()
     }
 
@@ -416,7 +411,7 @@ impl Holds {
 
 impl Hold {
     pub(super) fn file(&self) -> MutexGuard<'_, Box<dyn GuardedFile>> {
-        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(&self.file)
     }
 
     pub(super) fn stat(&self) -> io::Result<Stat> {
@@ -476,18 +471,14 @@ impl Hold {
     }
 
     fn seal(&self, date_ns: Option<i128>) {
-        *self
-            .sealed_ns
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = date_ns;
+        *unpoisoned(&self.sealed_ns) = date_ns;
     }
 
     /// Looks whether the file has all its names. If it has more, or one was moved, that is noted.
     pub(super) fn check(&self) -> io::Result<()> {
         let stat = self.stat()?;
         let names = self.names.load(Ordering::Acquire);
-        let sealed = self.sealed_ns.lock();
-        let sealed = *sealed.unwrap_or_else(PoisonError::into_inner);
+        let sealed = *unpoisoned(&self.sealed_ns);
         if stat.nlink != names || sealed.is_some_and(|date| date != stat.ctime_ns) {
             self.tear();
         }

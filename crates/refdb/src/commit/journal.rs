@@ -35,7 +35,7 @@ use super::view::View;
 use super::watch::LOOK_EVERY;
 use super::{is_barrier, lock_path, owner, remove_if_there};
 use crate::error::{Error, ErrorKind, OrIo, Remedy, Result};
-use crate::system::{FileKind, Guard, Stat, is_absent};
+use crate::system::{FileKind, Guard, Stat, if_there, is_absent};
 
 /// The permission bit by which a journal says that somebody finishes it, as its process has ended.
 const FINISHED_MODE: u32 = 0o100;
@@ -368,34 +368,28 @@ fn read(home: &Home, path: &Path, is_copied: bool) -> Result<Option<Read>> {
     let failed = |error| Error::io("unable to read", path, error);
     let system = home.system.as_ref();
     let dir = system.stat(home.journal_dir()?).map_err(failed)?;
-    let (content, stat, is_copied) = match system.open(path) {
-        Ok(mut file) => {
-            let stat = file.stat().map_err(failed)?;
-            // What lies elsewhere itself is not changed for the sake of a file that says nothing of it.
-            let is_copied = is_copied && home.roots(&stat)?.are_plain();
-            let mut read = |from: u64, len: usize| -> Result<Vec<u8>> {
-                let mut content = vec![0; len];
-                let count = file.read_at(from, &mut content).map_err(failed)?;
-                content.truncate(count);
-                Ok(content)
-            };
-            // What was not made here, or is not whole, is not read to its end, which may be far away.
-            let whole = usize::try_from(stat.len).unwrap_or(0);
-            let mut content = read(0, whole.min(HEAD_LEN))?;
-            if whole > content.len()
-                && begin(&content, (!is_copied).then_some((&stat, &dir))).is_ok()
-            {
-                if !read(stat.len.saturating_sub(END_LEN as u64), END_LEN)?.starts_with(END) {
-                    return Ok(None);
-                }
-                content = read(0, whole)?;
-            }
-            (content, stat, is_copied)
-        }
-        Err(error) if is_absent(&error) => return Ok(None),
-        Err(error) => return Err(failed(error)),
+    let Some(mut file) = if_there(system.open(path)).map_err(failed)? else {
+        return Ok(None);
+    };
+    let stat = file.stat().map_err(failed)?;
+    // What lies elsewhere itself is not changed for the sake of a file that says nothing of it.
+    let is_copied = is_copied && home.roots(&stat)?.are_plain();
+    let mut read = |from: u64, len: usize| -> Result<Vec<u8>> {
+        let mut content = vec![0; len];
+        let count = file.read_at(from, &mut content).map_err(failed)?;
+        content.truncate(count);
+        Ok(content)
     };
     let made = (!is_copied).then_some((&stat, &dir));
+    // What was not made here, or is not whole, is not read to its end, which may be far away.
+    let whole = usize::try_from(stat.len).unwrap_or(0);
+    let mut content = read(0, whole.min(HEAD_LEN))?;
+    if whole > content.len() && begin(&content, made).is_ok() {
+        if !read(stat.len.saturating_sub(END_LEN as u64), END_LEN)?.starts_with(END) {
+            return Ok(None);
+        }
+        content = read(0, whole)?;
+    }
     match decode(&Bytes::from(content), made) {
         Ok((owner, change)) => Ok(Some(Read {
             owner,
@@ -543,9 +537,8 @@ pub(super) fn is_own(roots: &Roots, guard: &Place, journal: &Read) -> Result<boo
         let stat = spot.system.lstat(&lock)?;
         Ok((spot, lock, stat))
     });
-    let (spot, lock, stat) = match found {
-        Err(error) if is_absent(&error) => return Ok(false),
-        found => found.map_err(failed)?,
+    let Some((spot, lock, stat)) = if_there(found).map_err(failed)? else {
+        return Ok(false);
     };
     if (stat.dev, stat.ino) == (journal.stat.dev, journal.stat.ino) {
         return Ok(true);

@@ -12,7 +12,7 @@ use super::{
     LockOptions, encoding, lock_path, pid_path, put, refused, remove_if_there, value_path,
 };
 use crate::options::SharedRepository;
-use crate::system::{FileId, FileKind, System, WriteFile};
+use crate::system::{FileId, FileKind, System, WriteFile, if_there};
 
 /// A lock file that this process holds.
 ///
@@ -411,11 +411,8 @@ impl LockFile {
             return Ok(true);
         };
         // It was read where a link leads that is in its place.
-        let found = match self.system().stat(&self.target()) {
-            Err(error) if crate::system::is_absent(&error) => None,
-            stat => Some(FileId::of(&stat?)),
-        };
-        Ok(found == made_from)
+        let found = if_there(self.system().stat(&self.target()))?;
+        Ok(found.as_ref().map(FileId::of) == made_from)
     }
 
     pub(crate) fn holder(&self) -> &Holder {

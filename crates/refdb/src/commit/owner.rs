@@ -10,7 +10,7 @@ use bstr::ByteSlice;
 use super::encoding::dir_of_journal;
 use super::entries::is_exchanged;
 use crate::error::Remedy;
-use crate::system::{FileKind, Machine, System, is_absent};
+use crate::system::{FileKind, Machine, System, if_there};
 
 /// How such a file starts. The number is that of this way of writing it.
 const START: &[u8] = b"refdb lock 5\n";
@@ -144,10 +144,7 @@ pub(super) fn head(system: &dyn System, path: &Path) -> io::Result<Option<Vec<u8
         // A link is nobody's lock, wherever it leads.
         _ => Ok(None),
     };
-    match read() {
-        Err(error) if is_absent(&error) => Ok(None),
-        read => read,
-    }
+    if_there(read()).map(Option::flatten)
 }
 
 /// Reads who made the lock at `path`; `None` if there is none, or if it does not say so.

@@ -15,7 +15,7 @@ use refdb_names::{RefName, RefNameBuf};
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::system::dirs::is_path_in;
-use crate::system::{FileKind, Stat, System, bytes_to_path, is_absent, joined};
+use crate::system::{FileKind, Stat, System, bytes_to_path, if_there, joined};
 
 /// Something that a change can concern. Names are those of the main worktree: a ref of the linked
 /// worktree `w` is `worktrees/w/<name>`.
@@ -195,9 +195,8 @@ impl Seat {
         }
         let real = real_path(system, &refs)?;
         let dir = real.parent().unwrap_or(common);
-        match system.lstat(&dir.join("HEAD")) {
-            Err(error) if is_absent(&error) => return Ok(own()),
-            found => found.map(drop)?,
+        if system.find(&dir.join("HEAD"))?.is_none() {
+            return Ok(own());
         }
         let is_same = |name: &str| -> io::Result<bool> {
             Ok(real_path(system, &common.join(name))? == real_path(system, &dir.join(name))?)
@@ -383,12 +382,9 @@ impl Roots {
             if root.starts_with(&self.common) {
                 continue;
             }
-            let system = match self.system.beneath(root) {
-                // There is nothing.
-                Err(error) if is_absent(&error) => continue,
-                opened => opened?,
-            };
-            if !self.may_write(system.as_ref(), root)? {
+            if let Some(system) = if_there(self.system.beneath(root))?
+                && !self.may_write(system.as_ref(), root)?
+            {
                 return Ok(false);
             }
         }
@@ -467,13 +463,12 @@ impl<'r> PlainDirs<'r> {
         let slashes = rest.filter(|(at, byte)| *at > 0 && **byte == b'/');
         let ends = slashes.map(|(at, _)| known + at).chain([dir.len()]);
         for end in ends.filter(|&end| end > known) {
-            match system.lstat(bytes_to_path(dir.get(..end).unwrap_or_default())) {
-                Ok(stat) if stat.kind == FileKind::Directory => {}
-                // A reflog that gets a name below its own.
-                Ok(stat) if stat.kind == FileKind::File => break,
-                Err(error) if is_absent(&error) => break,
-                Err(error) => return Err(error),
-                Ok(_) => return Ok(false),
+            let found = system.find(bytes_to_path(dir.get(..end).unwrap_or_default()))?;
+            match found.map(|stat| stat.kind) {
+                Some(FileKind::Directory) => {}
+                // A reflog that gets a name below its own, or nothing.
+                Some(FileKind::File) | None => break,
+                Some(_) => return Ok(false),
             }
         }
         self.plain = dir.to_vec();
@@ -513,17 +508,14 @@ fn real_path(system: &dyn System, path: &Path) -> io::Result<PathBuf> {
         }
         // The root takes the place of all that was before it.
         real.push(&part);
-        match system.lstat(&real) {
-            Ok(stat) if stat.kind == FileKind::Symlink && links < LINKS_MAX => {
-                links += 1;
-                rest.extend(parts(&system.read_link(&real)?));
-                real.pop();
-            }
-            Ok(stat) if stat.kind == FileKind::Symlink => {
+        let found = system.find(&real)?;
+        if found.is_some_and(|stat| stat.kind == FileKind::Symlink) {
+            if links == LINKS_MAX {
                 return Err(rustix::io::Errno::LOOP.into());
             }
-            Err(error) if !is_absent(&error) => return Err(error),
-            _ => {}
+            links += 1;
+            rest.extend(parts(&system.read_link(&real)?));
+            real.pop();
         }
     }
     Ok(real)

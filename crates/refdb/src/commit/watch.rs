@@ -1,14 +1,14 @@
 //! When a store looks for a journal.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::home::Home;
 use super::journal::{self, journal_path};
 use super::view::View;
 use crate::error::{Error, Result};
-use crate::system::Stat;
+use crate::system::{Stat, unpoisoned};
 
 /// How often a store looks for a journal. For so long, a process that ended in the midst of a
 /// transaction is as good as a slow one: readers in `files` may see some of its steps, and writers
@@ -64,8 +64,7 @@ impl JournalWatch {
         if let Some(error) = self.look()? {
             self.home.warn(&error);
         }
-        let view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(view.clone())
+        Ok(unpoisoned(&self.view).clone())
     }
 
     /// As [`JournalWatch::for_reading`], before refs are written.
@@ -85,19 +84,12 @@ impl JournalWatch {
         if since.is_some_and(|since| Duration::from_nanos(since) < LOOK_EVERY) {
             return Ok(None);
         }
-        let lock = || {
-            self.unfinished
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-        };
         let began = self.home.system.elapsed();
         let stat = || {
-            self.home
-                .system
-                .lstat(&journal_path(self.home.journal_dir().ok()?))
-                .ok()
+            let path = journal_path(self.home.journal_dir().ok()?);
+            self.home.system.lstat(&path).ok()
         };
-        if let Some(known) = &*lock()
+        if let Some(known) = &*unpoisoned(&self.unfinished)
             && began < known.until
             && stat() == Some(known.stat)
         {
@@ -107,12 +99,12 @@ impl JournalWatch {
         let ended = self.home.system.elapsed();
         let took = ended.saturating_sub(began);
         let kept = found.error.clone().filter(|_| took > LOOK_EVERY);
-        *lock() = kept.and_then(|error| {
+        *unpoisoned(&self.unfinished) = kept.and_then(|error| {
             let (stat, until) = (stat()?, ended + took * (SHARE - 1));
             Some(Unfinished { stat, until, error })
         });
         let view = found.view.filter(|_| !found.is_young);
-        *self.view.lock().unwrap_or_else(PoisonError::into_inner) = view;
+        *unpoisoned(&self.view) = view;
         // It is looked at again at once, until it is old enough or gone, or can be finished.
         if found.error.is_none() && !found.is_young {
             self.looked_ns.store(now_ns, Ordering::Relaxed);

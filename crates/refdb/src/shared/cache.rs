@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::head::TableEntry;
 use crate::error::{Error, OrIo, Result};
-use crate::system::{Bytes, System, is_absent};
+use crate::system::{Bytes, System, if_there};
 
 #[derive(Debug)]
 pub(super) struct TableCache {
@@ -37,13 +37,9 @@ impl TableCache {
     /// Returns a table that was kept.
     pub(super) fn find(&self, entry: &TableEntry) -> Result<Option<Bytes>> {
         let path = self.path(entry);
-        match self.system.map(&path) {
-            Ok(content) if content.len() as u64 == entry.len => Ok(Some(content)),
-            // It was cut off: it is fetched anew.
-            Ok(_) => Ok(None),
-            Err(error) if is_absent(&error) => Ok(None),
-            Err(error) => Err(Error::io("cannot read", &path, error)),
-        }
+        let kept = if_there(self.system.map(&path)).or_io("cannot read", &path)?;
+        // One that was cut off is fetched anew.
+        Ok(kept.filter(|content| content.len() as u64 == entry.len))
     }
 
     /// Keeps a table, as far as that is possible; returns its content from where it is kept.

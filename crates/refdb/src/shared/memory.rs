@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use super::{Read, Shared, Swap, Version};
 use crate::error::Result;
-use crate::system::Bytes;
+use crate::system::{Bytes, unpoisoned};
 
 /// A place in the memory of this process.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ impl MemoryShared {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(&self.state)
     }
 }
 

@@ -9,7 +9,7 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use refdb_names::ObjectFormat;
@@ -18,7 +18,7 @@ use super::cache::TableCache;
 use super::head::{HEAD_LEN_MAX, Head, INLINE_LEN_MAX, RECENT_MAX, SLOTS_MAX};
 use super::{Read, Shared, Swap, TableKey, Version, table_object};
 use crate::error::{Error, ErrorKind, Result};
-use crate::system::{Bytes, System};
+use crate::system::{Bytes, System, unpoisoned};
 
 /// How many times a reader follows heads that go on, and repeats what fails.
 const READS_MAX: usize = 200;
@@ -203,7 +203,7 @@ impl Register {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(&self.state)
     }
 
     /// Returns the head that is known here, without a request if there is one.

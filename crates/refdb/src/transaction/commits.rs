@@ -20,7 +20,7 @@ use super::queue::Queue;
 use super::{Outcome, Transaction, until_not_overtaken};
 use crate::backend::Backend;
 use crate::error::{Error, ErrorKind, Rejection, Result};
-use crate::system::System;
+use crate::system::{System, unpoisoned};
 
 /// So many that were committed together, in so long a time, come back all at once. Whoever leads next lets them: who
 /// is late waits for all the others once more.
@@ -84,7 +84,7 @@ struct Taken(Arc<Seat>);
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        let mut news = lock(&self.0.news);
+        let mut news = unpoisoned(&self.0.news);
         if let News::None | News::Lead = *news {
             let message = "the thread that committed this transaction for others panicked";
             *news = News::Done(Err(Error::new(ErrorKind::Io, message)));
@@ -117,25 +117,18 @@ enum News {
 
 impl Seat {
     fn tell(&self, news: News) {
-        *lock(&self.news) = news;
+        *unpoisoned(&self.news) = news;
         self.changed.notify_one();
     }
 
     fn wait(&self) -> News {
-        let mut news = lock(&self.news);
+        let mut news = unpoisoned(&self.news);
         while let News::None = *news {
-            news = self
-                .changed
-                .wait(news)
-                .unwrap_or_else(PoisonError::into_inner);
+            let waited = self.changed.wait(news);
+            news = waited.unwrap_or_else(PoisonError::into_inner);
         }
         mem::take(&mut news)
     }
-}
-
-/// What is behind these locks is whole whenever one is given up.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Leads, until it is dropped.
@@ -143,7 +136,7 @@ struct Lead<'c>(&'c Commits);
 
 impl Drop for Lead<'_> {
     fn drop(&mut self) {
-        let mut state = lock(&self.0.state);
+        let mut state = unpoisoned(&self.0.state);
         state.leader = None;
         match state.waiting.first() {
             Some(next) => next.seat.0.tell(News::Lead),
@@ -155,13 +148,13 @@ impl Drop for Lead<'_> {
 impl Commits {
     /// Leads, after the lead was handed over to this thread.
     fn take_lead(&self) -> Lead<'_> {
-        lock(&self.state).leader = Some(thread::current().id());
+        unpoisoned(&self.state).leader = Some(thread::current().id());
         Lead(self)
     }
 
     /// Takes what waits, as soon as no more is coming.
     fn take(&self, backend: &dyn Backend, system: &dyn System) -> Vec<Waiting> {
-        let mut state = lock(&self.state);
+        let mut state = unpoisoned(&self.state);
         let (many, took) = state.last;
         // What is far away is what machines share.
         if backend.tries_again().is_some() && many >= MANY && took >= LONG {
@@ -174,7 +167,7 @@ impl Commits {
                 before = state.waiting.len();
                 drop(state);
                 system.sleep(took / LOOKS);
-                state = lock(&self.state);
+                state = unpoisoned(&self.state);
             }
         }
         mem::take(&mut state.waiting)
@@ -182,7 +175,7 @@ impl Commits {
 
     /// Returns the state as it is in the process of that number.
     fn state(&self, process: u32) -> MutexGuard<'_, State> {
-        let mut state = lock(&self.state);
+        let mut state = unpoisoned(&self.state);
         if state.process != process {
             let parents = mem::take(&mut *state);
             // To drop them would tell threads that there are none of here.
@@ -262,7 +255,7 @@ impl Commits {
                 seat.0.tell(News::Done(Err(error.clone())));
             }
         }
-        lock(&self.state).last = (many, system.elapsed().saturating_sub(begun));
+        unpoisoned(&self.state).last = (many, system.elapsed().saturating_sub(begun));
         drop(lead);
         match seat.wait() {
             News::Done(done) => done,
@@ -398,7 +391,7 @@ mod tests {
         let commit = &commit;
         thread::scope(|scope| {
             let first = scope.spawn(move || commit("refs/heads/0".to_owned()));
-            while !lock(&ours.commits().state).is_led {
+            while !unpoisoned(&ours.commits().state).is_led {
                 thread::sleep(Duration::from_millis(1));
             }
             let names = (1..8).map(|at| format!("refs/heads/{at}"));
@@ -406,7 +399,7 @@ mod tests {
             let mut threads = Vec::new();
             for (at, name) in names.enumerate() {
                 threads.push(scope.spawn(move || commit(name)));
-                while lock(&ours.commits().state).waiting.len() <= at {
+                while unpoisoned(&ours.commits().state).waiting.len() <= at {
                     thread::sleep(Duration::from_millis(1));
                 }
             }

@@ -29,7 +29,7 @@ use super::publish::{Assigned, BATCH_MIN};
 use super::session::{FilesSession, Held, blocked_by, name_conflict};
 use crate::backend::Locked;
 use crate::commit::{LockFile, lock_path};
-use crate::error::{Error, Result};
+use crate::error::{Error, OrIo, Result};
 use crate::system::beside::both;
 use crate::system::dirs::{is_in, middle};
 use crate::system::find::last_byte;
@@ -220,12 +220,9 @@ impl Files {
     /// Returns whether somebody has the lock of a name.
     pub(super) fn is_locked(&self, name: RefName<'_>) -> Result<bool> {
         let lock = lock_path(&self.path(name)?.1);
-        match self.system.lstat(&lock) {
-            Ok(_) => Ok(true),
-            // Where a ref is above the name, nobody can have it either.
-            Err(error) if super::log::is_absent(&error) => Ok(false),
-            Err(error) => Err(Error::io("unable to look at", &lock, error)),
-        }
+        let found = super::log::if_there(self.system.lstat(&lock));
+        // Where a ref is above the name, nobody can have it either.
+        Ok(found.or_io("unable to look at", &lock)?.is_some())
     }
 
     /// Returns whether somebody may have the lock of a name: what cannot be looked at counts as held.

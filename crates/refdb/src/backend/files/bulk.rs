@@ -234,12 +234,7 @@ pub(super) fn replace_logs(files: &Files, logs: &[NewLog]) -> Result<()> {
         if log.only_new && files.system.lstat(&path).is_ok() {
             continue;
         }
-        match files.system.remove_file(&path) {
-            Err(error) if !log::is_absent(&error) => {
-                return Err(Error::io("unable to remove", &path, error));
-            }
-            _ => {}
-        }
+        log::if_there(files.system.remove_file(&path)).or_io("unable to remove", &path)?;
         let Some(entries) = &log.entries else {
             continue;
         };
@@ -264,10 +259,8 @@ pub(super) fn log_marks(files: &Files) -> Result<Vec<LogMark>> {
     let mut marks = Vec::new();
     for name in files.log_names()? {
         let path = join(base, "logs/", name.as_name())?;
-        let stat = match files.system.lstat(&path) {
-            Err(error) if log::is_absent(&error) => continue,
-            stat => stat.or_io("unable to read", &path)?,
-        };
+        let stat = log::if_there(files.system.lstat(&path)).or_io("unable to read", &path)?;
+        let Some(stat) = stat else { continue };
         let mut hasher = DefaultHasher::new();
         (stat.dev, stat.ino, stat.len, stat.mtime_ns, stat.ctime_ns).hash(&mut hasher);
         marks.push(LogMark {

@@ -165,12 +165,12 @@ fn list(files: &Files, dir: &Path, count: usize) -> Listing {
 fn read(files: &Files, path: &Path, listing: &Listing) -> std::io::Result<Loose> {
     let (system, format) = (files.system.as_ref(), files.options.object_format);
     let Some(listing) = listing else {
-        return loose::read(system, path, format);
+        return files.loose(path);
     };
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     match listing.get(name) {
         None => Ok(Loose::Missing),
         Some(FileKind::File) => loose::read_listed(system, path, format),
-        Some(_) => loose::read(system, path, format),
+        Some(_) => files.loose(path),
     }
 }

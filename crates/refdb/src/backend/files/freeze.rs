@@ -26,7 +26,7 @@ use crate::backend::cursor::Cursor;
 use crate::commit::Entry;
 use crate::commit::entries::{FREEZE, is_frozen};
 use crate::error::{Error, ErrorKind, Result};
-use crate::system::{DirEntry, FileKind, bytes_to_path};
+use crate::system::{FileKind, bytes_to_path};
 
 /// Root refs that Git writes, whether they are there or not.
 const ROOT_REFS: [&[u8]; 11] = [
@@ -103,10 +103,9 @@ impl FrozenFiles {
 
     fn root_refs(&mut self) -> Result<()> {
         let mut names: Vec<Vec<u8>> = ROOT_REFS.iter().map(|name| name.to_vec()).collect();
-        for entry in self.entries(self.base())?.unwrap_or_default() {
+        for entry in self.files.entries(self.base())?.unwrap_or_default() {
             let name = entry.name.strip_suffix(b".lock").unwrap_or(&entry.name);
-            let is_ref = is_root_ref(name);
-            if is_ref && entry.kind != FileKind::Directory {
+            if is_root_ref(name) && entry.kind != FileKind::Directory {
                 names.push(name.to_vec());
             }
         }
@@ -114,14 +113,6 @@ impl FrozenFiles {
             self.lock(name)?;
         }
         Ok(())
-    }
-
-    fn entries(&self, dir: &Path) -> Result<Option<Vec<DirEntry>>> {
-        match self.files.system.read_dir(dir) {
-            Ok(entries) => Ok(Some(entries)),
-            Err(error) if super::log::is_absent(&error) => Ok(None),
-            Err(error) => Err(Error::io("unable to list", dir, error)),
-        }
     }
 
     /// Takes the lock of a name, unless it is held; returns whether it was not.
@@ -149,7 +140,7 @@ impl FrozenFiles {
             return Ok(true);
         }
         for _ in 0..ATTEMPTS {
-            let entries = match self.entries(&path)? {
+            let entries = match self.files.entries(&path)? {
                 Some(entries) if entries.is_empty() && dir != b"refs" => {
                     if self.replace(&path)? == Barred::Done {
                         return Ok(true);
@@ -164,8 +155,7 @@ impl FrozenFiles {
                 },
             };
             let mut changed = false;
-            let (packed_names, mut dirs) = self.packed_in(dir)?;
-            let mut names = packed_names;
+            let (mut names, mut dirs) = self.packed_in(dir)?;
             for entry in entries {
                 let full = [dir, b"/", &entry.name].concat();
                 match Entry::of(self.files.system.as_ref(), &path, &entry) {
@@ -184,7 +174,10 @@ impl FrozenFiles {
                 changed |= !self.dir(&child)?;
             }
             for name in names {
-                if !self.is_barred(&name) {
+                if !self
+                    .barred
+                    .contains(&self.base().join(bytes_to_path(&name)))
+                {
                     changed |= self.lock(name)?;
                 }
             }
@@ -197,11 +190,6 @@ impl FrozenFiles {
             path.display()
         );
         Err(Error::new(ErrorKind::Locked, message))
-    }
-
-    fn is_barred(&self, name: &[u8]) -> bool {
-        let path = self.base().join(bytes_to_path(name));
-        self.barred.contains(&path)
     }
 
     /// Replaces an empty directory by a link that leads nowhere; returns whether that came off.

@@ -8,7 +8,6 @@ use std::cmp::Ordering;
 use std::io::{self, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
 
 use refdb_names::internals::owned_from_disk;
 use refdb_names::name::{FormatOptions, is_per_worktree, is_well_formed};
@@ -22,7 +21,7 @@ use crate::commit::{Becomes, View};
 use crate::error::{Error, OrIo, Result};
 use crate::reflog::{LogEntry, Signature, timestamp};
 use crate::system::find::{byte, last_byte};
-use crate::system::{FileKind, ReadFile, Tree, WHOLE_MAX};
+use crate::system::{FileKind, ReadFile, Tree, WHOLE_MAX, unpoisoned};
 
 /// How much of a reflog is read at first.
 const FIRST_CHUNK_LEN: usize = 4096;
@@ -55,6 +54,14 @@ pub(super) fn is_absent(error: &io::Error) -> bool {
     crate::system::is_absent(error) || error.kind() == io::ErrorKind::InvalidFilename
 }
 
+/// Returns nothing where there is no such file.
+pub(super) fn if_there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Err(error) if is_absent(&error) => Ok(None),
+        found => found.map(Some),
+    }
+}
+
 impl Files {
     /// Returns the directory below which the reflog of `name` is.
     pub(super) fn log_base(&self, name: RefName<'_>) -> PathBuf {
@@ -77,11 +84,8 @@ impl Files {
             return Ok(false);
         }
         let path = self.log_path(name)?;
-        match self.system.lstat(&path) {
-            Ok(stat) => Ok(stat.kind == FileKind::File),
-            Err(error) if is_absent(&error) => Ok(false),
-            Err(error) => Err(Error::io("unable to read", &path, error)),
-        }
+        let stat = if_there(self.system.lstat(&path)).or_io("unable to read", &path)?;
+        Ok(stat.is_some_and(|stat| stat.kind == FileKind::File))
     }
 
     /// Calls `each` for the entries of the reflog of `name`, with the line of each without its line
@@ -109,10 +113,7 @@ impl Files {
         }
         let path = self.log_path(name)?;
         let failed = |error| Error::io("unable to read", &path, error);
-        let open = |path: &Path| match self.system.open(path) {
-            Err(error) if is_absent(&error) => Ok(None),
-            file => file.map(Some).map_err(failed),
-        };
+        let open = |path: &Path| if_there(self.system.open(path)).map_err(failed);
         let file = match becomes {
             Some(Becomes::Longer(paths, len, lines)) => {
                 let mut file = None;
@@ -148,8 +149,7 @@ impl Files {
             LogOrder::NewestFirst => backward(file.as_mut(), &failed, LIMITS, &mut line)?,
         };
         if is_cut || !is_whole {
-            let damaged = self.damaged_logs.lock();
-            damaged.unwrap_or_else(PoisonError::into_inner).insert(path);
+            unpoisoned(&self.damaged_logs).insert(path);
         }
         Ok(true)
     }
@@ -162,15 +162,12 @@ impl Files {
     /// Returns the lines that are no entries, in the reflogs that were read so far: the file, the numbers
     /// of lines that follow each other, from 1 on.
     pub(super) fn lost_log_lines(&self) -> Result<Vec<(PathBuf, Range<u64>)>> {
-        let damaged = self.damaged_logs.lock();
-        let damaged = damaged.unwrap_or_else(PoisonError::into_inner).clone();
+        let damaged = unpoisoned(&self.damaged_logs).clone();
         let mut lost: Vec<(PathBuf, Range<u64>)> = Vec::new();
         for path in damaged {
             let first = lost.len();
-            let content = match self.system.read(&path) {
-                Err(error) if is_absent(&error) => continue,
-                content => content.or_io("unable to read", &path)?,
-            };
+            let content = if_there(self.system.read(&path)).or_io("unable to read", &path)?;
+            let Some(content) = content else { continue };
             for (number, line) in (1..).zip(content.split_inclusive(|&byte| byte == b'\n')) {
                 let entry = line.strip_suffix(b"\n");
                 let entry = entry.and_then(|entry| parse(entry, self.options.object_format));

@@ -3,7 +3,6 @@
 //! Invariant: a reflog that is rewritten or copied is complete, and durable, before it gets its name.
 
 use std::path::Path;
-use std::sync::PoisonError;
 
 use refdb_names::{RefName, RefNameBuf};
 
@@ -16,8 +15,8 @@ use crate::commit::{LockFile, LockOptions, MANY_MIN, between, refused, sweep};
 use crate::error::{Error, ErrorKind, OrIo, Result};
 use crate::options::LockTimeout;
 use crate::reflog::LogEntry;
-use crate::system::FileKind;
 use crate::system::dirs;
+use crate::system::{FileKind, unpoisoned};
 
 /// So many bytes of a rewritten reflog are written at once.
 const CHUNK_LEN: usize = 1 << 16;
@@ -255,8 +254,7 @@ impl Files {
     /// only one of many thousands.
     fn tidy_logs_beside(&self, path: &Path) {
         let Some(dir) = path.parent() else { return };
-        let seen = self.rewritten_log_dirs.lock();
-        let mut seen = seen.unwrap_or_else(PoisonError::into_inner);
+        let mut seen = unpoisoned(&self.rewritten_log_dirs);
         let is_large = || {
             let stat = self.system.stat(dir);
             stat.is_ok_and(|stat| stat.len > SMALL_DIR_LEN)
@@ -282,20 +280,18 @@ impl Files {
         let between = between(&path, &to_path);
         // What an earlier renaming left half way is the reflog.
         for path in [Some(&path), between.as_ref()].into_iter().flatten() {
-            match self.system.lstat(path) {
-                Ok(stat) if stat.kind == FileKind::Symlink => {
+            let found = log::if_there(self.system.lstat(path));
+            match found.or_io("unable to move the reflog to", &to_path)? {
+                Some(stat) if stat.kind == FileKind::Symlink => {
                     let message = format!("reflog for {from} is a symlink");
                     return Err(Error::new(ErrorKind::Io, message));
                 }
-                Ok(stat) if stat.kind == FileKind::File => {
+                Some(stat) if stat.kind == FileKind::File => {
                     match between {
                         None => self.clear_log_way(to)?,
                         Some(_) => self.clear_log_way_beside(to, from)?,
                     }
                     return Ok(Some(stat.len));
-                }
-                Err(error) if !log::is_absent(&error) => {
-                    return Err(Error::io("unable to move the reflog to", &to_path, error));
                 }
                 _ => {}
             }

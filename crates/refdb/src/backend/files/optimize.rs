@@ -15,7 +15,7 @@ use refdb_names::{ObjectId, Target};
 
 use super::Files;
 use super::directories::EmptyDirs;
-use super::loose::{self, Loose};
+use super::loose::Loose;
 use super::new_names::Beside;
 use super::overlay::{self, LooseRef};
 use super::rewrite::{PackedEdit, PackedValue};
@@ -279,7 +279,7 @@ impl Locks<'_> {
                 refused(system, &path, error).context(format_args!("cannot lock ref '{ref_name}'"))
             })?,
         }
-        let found = match loose::read(system, &path, self.files.options.object_format) {
+        let found = match self.files.loose(&path) {
             Err(error) if is_gone(&error) => return Ok(false),
             found => found.or_io("unable to read", &path)?,
         };

@@ -23,7 +23,7 @@ use super::{Files, log};
 use crate::backend::cursor::{Cursor, Look, RefRecord, least};
 use crate::backend::tags::Wanted;
 use crate::commit::Entry;
-use crate::error::{Error, Result};
+use crate::error::{Error, OrIo, Result};
 use crate::system::beside::{BATCH, HALVES_MIN, both};
 use crate::system::{DirEntry, FileKind, bytes_to_path};
 
@@ -326,7 +326,7 @@ fn leads_to_refs(dir: &[u8]) -> bool {
 
 fn root_refs(files: &Files, prefix: &[u8], found: &mut Vec<Found>) -> Result<()> {
     let dir = files.layout.worktree_dir();
-    for entry in entries(files, dir)? {
+    for entry in files.entries(dir)?.unwrap_or_default() {
         let is_file = matches!(entry.kind, FileKind::File | FileKind::Symlink);
         if is_file && entry.name.starts_with(prefix) && is_root_ref(&entry.name) {
             found.push(Found {
@@ -340,12 +340,10 @@ fn root_refs(files: &Files, prefix: &[u8], found: &mut Vec<Found>) -> Result<()>
     Ok(())
 }
 
-/// Lists a directory; one that is not there is empty.
-fn entries(files: &Files, dir: &Path) -> Result<Vec<DirEntry>> {
-    match files.system.read_dir(dir) {
-        Ok(entries) => Ok(entries),
-        Err(error) if log::is_absent(&error) => Ok(Vec::new()),
-        Err(error) => Err(Error::io("unable to list", dir, error)),
+impl Files {
+    /// Lists a directory; `None` if it is not there.
+    pub(super) fn entries(&self, dir: &Path) -> Result<Option<Vec<DirEntry>>> {
+        log::if_there(self.system.read_dir(dir)).or_io("unable to list", dir)
     }
 }
 
@@ -372,13 +370,11 @@ fn read(files: &Files, Found { name, path, kind }: Found) -> Result<Option<Loose
         FileKind::File => loose::read_listed(files.system.as_ref(), &path, format),
         _ => loose::read(files.system.as_ref(), &path, format),
     };
-    let target = match found {
-        Ok(Loose::Found(target)) => Some(target),
-        Ok(Loose::Broken) => None,
+    let target = match log::if_there(found).or_io("unable to read", &path)? {
+        Some(Loose::Found(target)) => Some(target),
+        Some(Loose::Broken) => None,
         // Packed or deleted since the directory was listed.
-        Ok(Loose::Missing | Loose::Directory) => return Ok(None),
-        Err(error) if log::is_absent(&error) => return Ok(None),
-        Err(error) => return Err(Error::io("unable to read", &path, error)),
+        Some(Loose::Missing | Loose::Directory) | None => return Ok(None),
     };
     Ok(Some(LooseRef { name, target }))
 }
@@ -419,7 +415,7 @@ impl Walk<'_> {
         let (place, bare) = self.files.layout.locate(name_from_disk(dir));
         let base = self.files.layout.dir(&place).to_owned();
         let path = base.join(bytes_to_path(bare.as_bytes()));
-        let mut entries = entries(self.files, &path)?;
+        let mut entries = self.files.entries(&path)?.unwrap_or_default();
         if dir == b"refs/" && self.files.layout.is_linked() {
             // A file of such a name is a ref that all worktrees share.
             entries.retain(|entry| {

@@ -11,7 +11,7 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bstr::ByteSlice;
 use refdb_names::internals::first_byte;
@@ -23,7 +23,7 @@ use crate::backend::tags::Untold;
 use crate::error::{Error, ErrorKind, OrIo, Result, io_text};
 use crate::reflog::is_space;
 use crate::system::find::{byte, last_byte};
-use crate::system::{Bytes, FileId, FileKind, MAP_MIN, Stat, System};
+use crate::system::{Bytes, FileId, FileKind, MAP_MIN, Stat, System, unpoisoned};
 
 /// How every header starts.
 pub const HEADER: &[u8] = b"# pack-refs with: ";
@@ -149,7 +149,7 @@ impl PackedRefs {
             }
             stat => stat.map_err(io)?,
         };
-        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cached = unpoisoned(&self.cached);
         if let Some(cached) = &*cached
             && cached.settled
             && cached.stat == stat
@@ -189,13 +189,13 @@ impl PackedRefs {
 
     /// Forgets what was read unless a look at the file tells for certain whether it is the same.
     pub(super) fn forget_uncertain(&self) {
-        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cached = unpoisoned(&self.cached);
         cached.take_if(|cached| !cached.mapped);
     }
 
     /// Forgets what was read, because the file was replaced or is about to be.
     pub(super) fn forget(&self) {
-        *self.cached.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *unpoisoned(&self.cached) = None;
     }
 
     /// Returns the path of the file, if its name was that of no link when it was last looked at.

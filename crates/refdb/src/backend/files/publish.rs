@@ -361,8 +361,7 @@ impl Files {
     /// Returns where a loose symref leads.
     fn loose_symref(&self, name: RefName<'_>) -> Option<RefNameBuf> {
         let (_, path) = self.path(name).ok()?;
-        let format = self.options.object_format;
-        match loose::read(self.system.as_ref(), &path, format) {
+        match self.loose(&path) {
             Ok(Loose::Found(Target::Symbolic(target))) => Some(target),
             _ => None,
         }

@@ -14,13 +14,13 @@ use bytes::Bytes;
 use refdb_names::name::is_per_worktree;
 use refdb_names::{RefName, Target};
 
-use super::loose::{self, Loose};
+use super::loose::Loose;
 use super::overlay::LooseRef;
 use super::packed::{PackedRefs, Snapshot};
 use super::{Files, broken, log, may_be_path, unpeeled};
 use crate::backend::Value;
 use crate::commit::{Becomes, Place, View};
-use crate::error::{Error, OrIo, Result};
+use crate::error::{OrIo, Result};
 use crate::layout;
 use crate::system::{ReadFile, Stat};
 
@@ -65,9 +65,8 @@ impl Files {
 
     /// Reads the new content of a ref; `None` if it is in its place by now.
     fn read_new(&self, path: &Path) -> Result<Option<Target>> {
-        match loose::read(self.system.as_ref(), path, self.options.object_format) {
-            Ok(Loose::Found(target)) => Ok(Some(target)),
-            Err(error) if !log::is_absent(&error) => Err(Error::io("unable to read", path, error)),
+        match log::if_there(self.loose(path)).or_io("unable to read", path)? {
+            Some(Loose::Found(target)) => Ok(Some(target)),
             _ => Ok(None),
         }
     }
@@ -75,12 +74,10 @@ impl Files {
     /// Reads one loose ref; `None` if there is none.
     fn read_loose(&self, name: RefName<'_>) -> Result<Option<Value>> {
         let (_, path) = self.path(name)?;
-        match loose::read(self.system.as_ref(), &path, self.options.object_format) {
-            Ok(Loose::Found(target)) => Ok(Some(unpeeled(target))),
-            Ok(Loose::Broken) => Err(broken(name)),
-            Ok(Loose::Missing | Loose::Directory) => Ok(None),
-            Err(error) if log::is_absent(&error) => Ok(None),
-            Err(error) => Err(Error::io("unable to read", &path, error)),
+        match log::if_there(self.loose(&path)).or_io("unable to read", &path)? {
+            Some(Loose::Found(target)) => Ok(Some(unpeeled(target))),
+            Some(Loose::Broken) => Err(broken(name)),
+            Some(Loose::Missing | Loose::Directory) | None => Ok(None),
         }
     }
 

@@ -24,7 +24,7 @@ use super::acquire::{NotTaken, Order};
 use super::bars::Bars;
 use super::current::Current;
 use super::directories::EmptyDirs;
-use super::loose::{self, Loose};
+use super::loose::Loose;
 use super::new_names::{Beside, Migration, being_migrated};
 use super::packed::{Forwards, Snapshot};
 use super::packed_cursor::PackedCursor;
@@ -261,13 +261,11 @@ impl FilesSession {
         base: &Path,
         bare: RefName<'_>,
     ) -> Option<&'n [u8]> {
-        let format = self.files.options.object_format;
         let prefix_len = name.as_bytes().len() - bare.as_bytes().len();
         let slashes = bare.as_bytes().find_iter("/");
         let mut parents = slashes.filter_map(|slash| bare.as_bytes().get(..slash));
         let found = parents.find(|parent| {
-            let path = base.join(bytes_to_path(parent));
-            let read = loose::read(self.files.system.as_ref(), &path, format);
+            let read = self.files.loose(&base.join(bytes_to_path(parent)));
             matches!(read, Ok(Loose::Found(_)))
         })?;
         name.as_bytes().get(..prefix_len + found.len())

@@ -455,7 +455,9 @@ impl FilesSession {
         let (len, checked) = match find_log(system, dirs, path) {
             Ok(stat) if stat.kind == FileKind::File => (stat.len, may.append(system, path, &stat)),
             Ok(stat) if stat.kind != FileKind::Directory => (0, system.append(path).map(drop)),
-            Err(error) if !super::log::is_absent(&error) => return Err(unreadable(path, error)),
+            Err(error) if !super::log::is_absent(&error) => {
+                return Err(Error::io("unable to read", path, error));
+            }
             _ if !create => return Ok(None),
             found => {
                 let is_free = found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
@@ -566,11 +568,7 @@ impl Files {
 
 /// Returns what lies where a reflog would.
 fn log_stat(system: &dyn System, dirs: &mut KnownDirs, path: &Path) -> Result<Option<Stat>> {
-    match find_log(system, dirs, path) {
-        Ok(stat) => Ok(Some(stat)),
-        Err(error) if super::log::is_absent(&error) => Ok(None),
-        Err(error) => Err(unreadable(path, error)),
-    }
+    super::log::if_there(find_log(system, dirs, path)).or_io("unable to read", path)
 }
 
 /// As [`log_stat`]; tells what is not there from what has a file above it.
@@ -579,8 +577,4 @@ fn find_log(system: &dyn System, dirs: &mut KnownDirs, path: &Path) -> io::Resul
         true => system.lstat(path),
         false => Err(io::ErrorKind::NotFound.into()),
     }
-}
-
-fn unreadable(path: &Path, error: io::Error) -> Error {
-    Error::io("unable to read", path, error)
 }

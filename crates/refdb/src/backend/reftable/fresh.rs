@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use super::tables::stack_dir;
 use crate::error::{Error, Result};
-use crate::system::{FileKind, System, is_absent, list};
+use crate::system::{FileKind, System, if_there, list};
 
 /// What Git notes in the file `locked` of a worktree while it makes it.
 const BEING_MADE: &[u8] = b"initializing";
@@ -79,11 +79,8 @@ pub fn what_is_lost(
 ) -> Result<Option<Lost>> {
     let dir = stack_dir(base);
     let unreadable = |error| Error::io("cannot read", &stack_dir(base), error);
-    let is_there = match system.stat(&dir) {
-        Ok(stat) => stat.kind == FileKind::Directory,
-        Err(error) if is_absent(&error) => false,
-        Err(error) => return Err(unreadable(error)),
-    };
+    let stat = if_there(system.stat(&dir)).map_err(unreadable)?;
+    let is_there = stat.is_some_and(|stat| stat.kind == FileKind::Directory);
     if is_new(system, base, objects, is_there).map_err(unreadable)? {
         return Ok(None);
     }

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::panic::resume_unwind;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 
 use refdb_names::ObjectFormat;
@@ -21,8 +21,8 @@ use crate::shared::head::{
     DROPPED_MAX, Dropped, Head, INLINE_AHEAD_MAX, INLINE_LEN_MAX, TABLES_MAX, TableEntry, checksum,
 };
 use crate::shared::{Known, Register, Swapped, TableKey, check_open};
-use crate::system::Bytes;
 use crate::system::beside;
+use crate::system::{Bytes, unpoisoned};
 
 /// What the name of the table in a head begins with; its generation comes next.
 const INLINE: &str = "inline-";
@@ -102,13 +102,11 @@ impl SharedTables {
     }
 
     fn pending(&self) -> MutexGuard<'_, HashMap<String, Bytes>> {
-        let pending = self.0.pending.lock();
-        pending.unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(&self.0.pending)
     }
 
     fn ahead(&self) -> MutexGuard<'_, Vec<Ahead>> {
-        let ahead = self.0.ahead.lock();
-        ahead.unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(&self.0.ahead)
     }
 
     /// Returns what is stored that the next head may name, if that of the stamp is known here.
@@ -309,13 +307,9 @@ impl SharedTables {
 
     /// Stores a table on the place, once.
     fn store(&self, key: &TableKey, content: &[u8]) -> Result<()> {
-        let stored = || {
-            let stored = self.0.stored.lock();
-            stored.unwrap_or_else(PoisonError::into_inner)
-        };
-        if !stored().contains(key) {
+        if !unpoisoned(&self.0.stored).contains(key) {
             self.register().put_table(key, content)?;
-            stored().insert(*key);
+            unpoisoned(&self.0.stored).insert(*key);
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ mod maintain;
 pub(super) use fold::Own;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use refdb_names::ObjectFormat;
@@ -26,7 +26,7 @@ use crate::backend::tags::Untold;
 use crate::commit::{Change, LockFile};
 use crate::error::{Error, ErrorKind, Remedy, Result};
 use crate::options::{InvalidSettings, LockTimeout, Options, ReftableOptions};
-use crate::system::System;
+use crate::system::{System, unpoisoned};
 
 /// How long a reader goes on looking for a table that a list names, while lists keep changing.
 const RELOAD_MAX: Duration = Duration::from_secs(3);
@@ -154,15 +154,11 @@ impl Stack {
     }
 
     fn cached(&self) -> Option<Arc<Snapshot>> {
-        self.current
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        unpoisoned(&self.current).clone()
     }
 
     fn cache(&self, snapshot: &Arc<Snapshot>) {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        *current = Some(Arc::clone(snapshot));
+        *unpoisoned(&self.current) = Some(Arc::clone(snapshot));
     }
 
     fn reload(&self, known: Option<Arc<Snapshot>>) -> Result<Arc<Snapshot>> {

@@ -24,7 +24,9 @@ use crate::commit::{
 use crate::error::{Error, OrIo, Result};
 use crate::layout::Layout;
 use crate::options::{LockTimeout, Options, SharedRepository, StillThere};
-use crate::system::{Bytes, ReadFile, Stat, System, WriteFile, bytes_to_path, is_absent, list};
+use crate::system::{
+    Bytes, ReadFile, Stat, System, WriteFile, bytes_to_path, if_there, is_absent, list,
+};
 
 /// How many tables a list may name; Git keeps a few dozen at most.
 const TABLES_MAX: usize = 100_000;
@@ -236,11 +238,7 @@ impl LocalTables {
     /// Describes the list as it is now; `None` if there is none.
     fn list_stat(&self) -> Result<Option<Stat>> {
         let path = self.list_path();
-        match self.system.stat(&path) {
-            Ok(stat) => Ok(Some(stat)),
-            Err(error) if is_absent(&error) => Ok(None),
-            Err(error) => Err(Error::io("cannot read", &path, error)),
-        }
+        if_there(self.system.stat(&path)).or_io("cannot read", &path)
     }
 
     /// Returns the files in the directory that are named like tables.
