@@ -60,7 +60,7 @@ use bstr::ByteSlice;
 use sha1_smol::Sha1;
 
 use crate::error::{Error, ErrorKind, Message, Role, io_text};
-use crate::options::{LockTimeout, SharedRepository};
+use crate::options::{LockTimeout, Options, SharedRepository};
 use crate::system::{System, bytes_to_path};
 pub use refdb_system::{remove_if_there, suffixed};
 
@@ -82,6 +82,20 @@ impl LockOptions {
         shared: SharedRepository::Umask,
         pid_file: false,
     };
+
+    /// A lock by the settings of a repository.
+    pub(crate) fn of(options: &Options, timeout: LockTimeout) -> LockOptions {
+        LockOptions {
+            timeout,
+            shared: options.shared_repository,
+            pid_file: options.lockfile_pid,
+        }
+    }
+
+    /// The same, that is waited for so long.
+    pub(crate) fn within(self, timeout: LockTimeout) -> LockOptions {
+        LockOptions { timeout, ..self }
+    }
 }
 
 const LOCK: &[u8] = b".lock";

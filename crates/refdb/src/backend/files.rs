@@ -133,7 +133,7 @@ impl Files {
     /// As for [`PackedLock::acquire`] and [`Files::assert_not_migrated`].
     fn lock_packed(self: &Arc<Files>, holder: &Holder) -> Result<PackedLock> {
         let waiter = holder.looking(new_names::Beside::packed(self));
-        let taken = PackedLock::acquire(&self.system, &waiter, &self.packed, &self.options);
+        let taken = PackedLock::acquire(self, &waiter);
         if taken.is_err() {
             self.still_there()?;
         }
@@ -188,11 +188,7 @@ impl Files {
 
     /// Returns how locks of refs are taken.
     fn lock_options(&self) -> LockOptions {
-        LockOptions {
-            timeout: self.options.files_ref_lock_timeout,
-            shared: self.options.shared_repository,
-            pid_file: self.options.lockfile_pid,
-        }
+        LockOptions::of(&self.options, self.options.files_ref_lock_timeout)
     }
 
     /// Reads one ref, without following symrefs.

@@ -118,11 +118,7 @@ impl ReftableBackend {
             holder: lock.holder(),
             lock: Some(lock),
             packed: None,
-            options: LockOptions {
-                timeout: self.options.reftable.lock_timeout,
-                shared: self.options.shared_repository,
-                pid_file: self.options.lockfile_pid,
-            },
+            options: LockOptions::of(&self.options, self.options.reftable.lock_timeout),
             fsync: self.options.fsync,
             roots: Roots::new(&self.system, common, &common.join("packed-refs")),
             dirs: BTreeSet::new(),

@@ -189,10 +189,7 @@ impl FilesSession {
 
     fn try_to_take(&mut self, name: RefName<'_>, timeout: LockTimeout) -> io::Result<()> {
         let files = Arc::clone(&self.files);
-        let lock_options = LockOptions {
-            timeout,
-            ..files.lock_options()
-        };
+        let lock_options = files.lock_options().within(timeout);
         let (place, bare) = files.layout.locate(name);
         let base = files.layout.dir(&place);
         let path = super::join(base, "", bare).map_err(io::Error::other)?;

@@ -25,7 +25,7 @@ use super::Files;
 use super::packed::Snapshot;
 use super::publish::BATCH_MIN;
 use super::session::{FilesSession, Held};
-use crate::commit::{LockFile, LockOptions, is_barrier};
+use crate::commit::{LockFile, is_barrier};
 use crate::options::LockTimeout;
 use crate::system::{FileKind, bytes_to_path};
 
@@ -287,10 +287,8 @@ impl FilesSession {
 
     /// Locks a directory that is missing, if nobody is in the way.
     fn bar(&self, path: &Path) -> Option<LockFile> {
-        let options = LockOptions {
-            timeout: LockTimeout::from_millis(0),
-            ..self.files.lock_options()
-        };
+        let at_once = LockTimeout::from_millis(0);
+        let options = self.files.lock_options().within(at_once);
         let mut lock = LockFile::acquire(&self.holder, path, options).ok()?;
         lock.bar(None).is_ok().then_some(lock)
     }

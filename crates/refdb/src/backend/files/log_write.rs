@@ -11,7 +11,7 @@ use super::log;
 use super::publish::LogAppend;
 use super::session::FilesSession;
 use crate::backend::{Fate, Judge, LogChange, LogOrder};
-use crate::commit::{LockFile, LockOptions, MANY_MIN, between, refused, sweep};
+use crate::commit::{LockFile, MANY_MIN, between, refused, sweep};
 use crate::error::{Error, ErrorKind, OrIo, Result};
 use crate::options::LockTimeout;
 use crate::reflog::LogEntry;
@@ -174,10 +174,8 @@ impl FilesSession {
     /// Takes the lock of a reflog; `None` if that went with its directory: whoever removes a reflog alone holds no lock of
     /// the ref.
     fn lock_log(&self, path: &Path) -> Result<Option<LockFile>> {
-        let options = LockOptions {
-            timeout: LockTimeout::from_millis(0),
-            ..self.files.lock_options()
-        };
+        let at_once = LockTimeout::from_millis(0);
+        let options = self.files.lock_options().within(at_once);
         // A name is had sooner than a file.
         let mut held = self.held.iter().filter_map(|held| held.lock.as_deref());
         let other = held.next().or_else(|| self.bars.locks().next());

@@ -20,14 +20,12 @@ use super::new_names::Beside;
 use super::overlay::{self, LooseRef};
 use super::rewrite::{PackedEdit, PackedValue};
 use crate::backend::OptimizeOptions;
-use crate::commit::{
-    Holder, LockFile, LockOptions, is_new_value, refused, remove_if_there, sweep, take_over,
-};
+use crate::commit::{Holder, LockFile, is_new_value, refused, remove_if_there, sweep, take_over};
 use crate::error::{Error, ErrorKind, OrIo, Result};
 use crate::hook::{self, Hook, Step};
 use crate::objects::{Objects, Peeled};
 use crate::options::LockTimeout;
-use crate::system::joined;
+use crate::system::{if_there, is_absent, joined};
 
 /// Packs the loose refs that the options include.
 ///
@@ -76,11 +74,8 @@ pub(super) fn optimize(files: &Arc<Files>, options: &OptimizeOptions<'_>) -> Res
         if let Some(hook) = hook {
             hook::ask_or_abort(hook, Step::Prepared, &lines)?;
         }
-        lock.publish(&files.packed)?;
-        if files.options.fsync {
-            // No loose ref may go before this is durable.
-            lock.sync_name()?;
-        }
+        // No loose ref may go before this is durable.
+        lock.publish(&files.packed, files.options.fsync)?;
     } else if let Some(hook) = hook {
         hook::ask_or_abort(hook, Step::Prepared, &lines)?;
     }
@@ -274,16 +269,13 @@ impl Locks<'_> {
         let system = self.files.system.as_ref();
         match self.acquire(&path) {
             // The directory went, and the ref with it; another ref may have the name of the directory.
-            Err(error) if is_gone(&error) => return Ok(false),
+            Err(error) if is_absent(&error) => return Ok(false),
             locked => locked.map_err(|error| {
                 refused(system, &path, error).context(format_args!("cannot lock ref '{ref_name}'"))
             })?,
         }
-        let found = match self.files.loose(&path) {
-            Err(error) if is_gone(&error) => return Ok(false),
-            found => found.or_io("unable to read", &path)?,
-        };
-        if found != Loose::Found(Target::Direct(oid)) || !self.is_packed(name, oid)? {
+        let found = if_there(self.files.loose(&path)).or_io("unable to read", &path)?;
+        if found != Some(Loose::Found(Target::Direct(oid))) || !self.is_packed(name, oid)? {
             return Ok(false);
         }
         if !self.is_free_above(name)? {
@@ -323,25 +315,16 @@ impl Locks<'_> {
 
     fn acquire(&mut self, path: &Path) -> io::Result<()> {
         let options = self.files.lock_options();
-        let at_once = LockOptions {
-            timeout: LockTimeout::from_millis(0),
-            ..options
-        };
-        let linked = self
-            .last
-            .as_ref()
-            .and_then(|last| LockFile::acquire_linked(self.holder, path, at_once, last).ok());
+        let at_once = options.within(LockTimeout::from_millis(0));
+        let link = |last| LockFile::acquire_linked(self.holder, path, at_once, last).ok();
+        let linked = self.last.as_ref().and_then(link);
         if let Some(last) = self.last.take() {
             last.release()?;
         }
         self.last = Some(match linked {
             Some(lock) => lock,
             None => {
-                let options = LockOptions {
-                    timeout: self.timeout,
-                    ..options
-                };
-                let lock = LockFile::acquire(self.holder, path, options);
+                let lock = LockFile::acquire(self.holder, path, options.within(self.timeout));
                 if matches!(&lock, Err(error) if error.kind() == io::ErrorKind::AlreadyExists) {
                     self.timeout = at_once.timeout;
                 }
@@ -350,14 +333,6 @@ impl Locks<'_> {
         });
         Ok(())
     }
-}
-
-/// Returns whether there is no ref at a path any more: no file, no directory, or a file in its place.
-fn is_gone(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-    )
 }
 
 fn release(lock: LockFile) -> Result<()> {

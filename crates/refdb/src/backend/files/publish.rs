@@ -245,14 +245,13 @@ impl FilesSession {
     /// Takes `packed-refs.lock`, and writes a new file if the plan changes what is packed.
     fn rewrite_packed(&mut self, writes: &[Assigned<'_>], batch: bool) -> Result<()> {
         let files = &self.files;
-        let (system, options) = (&files.system, &files.options);
         // Where a ref is deleted alone, nothing is written into its lock.
         let other = match (writes, self.held.as_slice()) {
             ([_], [held]) if !batch && self.planned.whole_logs.is_empty() => held.lock.as_deref(),
             _ => None,
         };
         let waiter = self.holder.looking(Beside::packed(files));
-        let taken = PackedLock::acquire_to_read(system, &waiter, &files.packed, options, other);
+        let taken = PackedLock::acquire_to_read(files, &waiter, other);
         if taken.is_err() {
             files.still_there()?;
         }

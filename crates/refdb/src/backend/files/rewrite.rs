@@ -25,6 +25,7 @@ use bstr::ByteSlice;
 use refdb_names::ObjectId;
 use reftable::short;
 
+use super::Files;
 use super::packed::{HEADER, PackedRefs, Peeling, Snapshot};
 use crate::commit::{Content, Holder, LockFile, LockOptions, Part, not_placed, refused, suffixed};
 use crate::error::{Error, ErrorKind, Message, OrIo, Result, Role};
@@ -59,7 +60,6 @@ pub(super) struct PackedLock {
     system: Arc<dyn System>,
     lock: LockFile,
     path: PathBuf,
-    replaced: bool,
 }
 
 impl PackedLock {
@@ -68,14 +68,8 @@ impl PackedLock {
     ///
     /// # Errors
     /// `Locked` when somebody else holds it for longer than the timeout; `Io`.
-    pub(super) fn acquire(
-        system: &Arc<dyn System>,
-        holder: &Holder,
-        packed: &PackedRefs,
-        options: &Options,
-    ) -> Result<PackedLock> {
-        let path = packed.resolved_path()?;
-        PackedLock::acquire_at(path, system, holder, packed, options, None)
+    pub(super) fn acquire(files: &Files, holder: &Holder) -> Result<PackedLock> {
+        PackedLock::acquire_at(files.packed.resolved_path()?, files, holder, None)
     }
 
     /// As [`PackedLock::acquire`], with what is packed then. Most often one look at the file tells both where
@@ -85,21 +79,18 @@ impl PackedLock {
     /// # Errors
     /// As there, and as for [`PackedRefs::snapshot`].
     pub(super) fn acquire_to_read(
-        system: &Arc<dyn System>,
+        files: &Files,
         holder: &Holder,
-        packed: &PackedRefs,
-        options: &Options,
         other: Option<&LockFile>,
     ) -> Result<(PackedLock, Arc<Snapshot>)> {
+        let packed = &files.packed;
         if let Some(path) = packed.plain_path() {
-            let path = path.to_owned();
-            let lock = PackedLock::acquire_at(path, system, holder, packed, options, other)?;
+            let lock = PackedLock::acquire_at(path.to_owned(), files, holder, other)?;
             if let Some(snapshot) = packed.snapshot_if_plain()? {
                 return Ok((lock, snapshot));
             }
         }
-        let path = packed.resolved_path()?;
-        let lock = PackedLock::acquire_at(path, system, holder, packed, options, other)?;
+        let lock = PackedLock::acquire_at(packed.resolved_path()?, files, holder, other)?;
         let snapshot = match packed.snapshot_if_plain()? {
             Some(snapshot) => snapshot,
             None => packed.snapshot()?,
@@ -109,26 +100,19 @@ impl PackedLock {
 
     fn acquire_at(
         path: PathBuf,
-        system: &Arc<dyn System>,
+        files: &Files,
         holder: &Holder,
-        packed: &PackedRefs,
-        options: &Options,
         other: Option<&LockFile>,
     ) -> Result<PackedLock> {
-        InvalidSettings::check(options.invalid.packing.as_ref())?;
-        let lock_options = LockOptions {
-            timeout: options.packed_refs_timeout,
-            shared: options.shared_repository,
-            pid_file: options.lockfile_pid,
-        };
-        let lock = LockFile::acquire_with(holder, &path, lock_options, other);
-        let lock = lock.map_err(|error| refused(system.as_ref(), &path, error))?;
-        packed.forget_uncertain();
+        InvalidSettings::check(files.options.invalid.packing.as_ref())?;
+        let options = LockOptions::of(&files.options, files.options.packed_refs_timeout);
+        let lock = LockFile::acquire_with(holder, &path, options, other);
+        let lock = lock.map_err(|error| refused(files.system.as_ref(), &path, error))?;
+        files.packed.forget_uncertain();
         Ok(PackedLock {
-            system: Arc::clone(system),
+            system: Arc::clone(&files.system),
             lock,
             path,
-            replaced: false,
         })
     }
 
@@ -200,29 +184,15 @@ impl PackedLock {
         Ok(())
     }
 
-    /// Gives the new file the name `packed-refs`, if one was written, and returns whether
-    /// one was. The lock stays held.
+    /// Gives the new file the name `packed-refs`, and makes that durable if that is asked for. The lock stays held.
     ///
     /// # Errors
-    /// `Io`; nothing is visible then.
-    pub(super) fn publish(&mut self, packed: &PackedRefs) -> Result<bool> {
-        if self.lock.written.is_none() {
-            return Ok(false);
-        }
-        self.lock
-            .place()
-            .map_err(|error| not_placed("unable to replace", &self.path, error))?;
-        self.replaced = true;
+    /// `Io`. The new file may be visible all the same, if only that name could not be made durable.
+    pub(super) fn publish(&mut self, packed: &PackedRefs, fsync: bool) -> Result<()> {
+        let placed = self.lock.place();
+        placed.map_err(|error| not_placed("unable to replace", &self.path, error))?;
         packed.forget();
-        Ok(true)
-    }
-
-    /// Makes the new name durable, if there is one.
-    ///
-    /// # Errors
-    /// `Io`; the new file is visible all the same.
-    pub(super) fn sync_name(&self) -> Result<()> {
-        if !self.replaced {
+        if !fsync {
             return Ok(());
         }
         let dir = self.path.parent().unwrap_or(Path::new("."));
@@ -231,12 +201,10 @@ impl PackedLock {
 
     /// Notes that the new file got its name, if one was written.
     pub(super) fn was_placed(&mut self, packed: &PackedRefs) {
-        let written = self.lock.written.is_some();
-        self.replaced |= written;
-        self.lock.was_placed();
-        if written {
+        if self.lock.written.is_some() {
             packed.forget();
         }
+        self.lock.was_placed();
     }
 
     pub(super) fn lock(&self) -> &LockFile {
