@@ -51,7 +51,7 @@ use super::cursor::Cursor;
 use super::tags::Wanted;
 use super::{Backend, LogOrder, OptimizeOptions, Quirks, RefFormat, Session, Value};
 use crate::commit::{Holder, Home, JournalWatch, LockOptions};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, OrIo, Result};
 use crate::layout::{Layout, Place};
 use crate::options::Options;
 use crate::reflog::LogEntry;
@@ -149,7 +149,8 @@ impl Files {
     /// # Errors
     /// `Moved`.
     fn assert_not_migrated(&self) -> Result<()> {
-        let path = self.layout.common_dir().join("refs/heads");
+        let base = self.layout.common_dir();
+        let path = base.join("refs/heads");
         // A ref may be called so as well, where there is no branch.
         let is_ref = || matches!(self.loose(&path), Ok(Loose::Found(_)));
         match self.system.lstat(&path) {
@@ -160,13 +161,12 @@ impl Files {
                     path.display()
                 ),
             )),
-            _ if self.layout.is_apart() && self.are_tables() => Err(Error::new(
-                ErrorKind::Moved,
-                format!(
-                    "the refs in '{}' were migrated to another format; try again",
-                    self.layout.common_dir().display()
-                ),
-            )),
+            _ if self.layout.is_apart() && are_tables(self.system.as_ref(), base) => {
+                let base = base.display();
+                let what =
+                    format!("the refs in '{base}' were migrated to another format; try again");
+                Err(Error::new(ErrorKind::Moved, what))
+            }
             _ => Ok(()),
         }
     }
@@ -178,12 +178,6 @@ impl Files {
     fn still_there(&self) -> Result<()> {
         self.assert_not_migrated()?;
         self.options.still_there()
-    }
-
-    /// Returns whether there are tables, and not even a HEAD beside them.
-    fn are_tables(&self) -> bool {
-        let base = self.layout.common_dir();
-        are_tables(self.system.as_ref(), base)
     }
 
     /// Returns how locks of refs are taken.
@@ -295,11 +289,16 @@ pub(crate) fn pseudoref(
     format: ObjectFormat,
 ) -> Result<Option<Value>> {
     let path = join(dir, "", name)?;
-    match loose::read(system, &path, format) {
-        Ok(Loose::Found(target)) => Ok(Some(unpeeled(target))),
-        Ok(Loose::Broken) => Err(broken(name)),
-        Ok(Loose::Missing | Loose::Directory) => Ok(None),
-        Err(error) => Err(Error::io("unable to read", &path, error)),
+    let found = loose::read(system, &path, format).or_io("unable to read", &path)?;
+    loose_value(found, name)
+}
+
+/// Returns what a loose ref holds; `None` if there is none.
+fn loose_value(found: Loose, name: RefName<'_>) -> Result<Option<Value>> {
+    match found {
+        Loose::Found(target) => Ok(Some(unpeeled(target))),
+        Loose::Broken => Err(broken(name)),
+        Loose::Missing | Loose::Directory => Ok(None),
     }
 }
 

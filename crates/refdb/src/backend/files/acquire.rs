@@ -162,12 +162,8 @@ impl FilesSession {
                 Err(error) => error,
             };
             let is_missing = error.kind() == io::ErrorKind::NotFound;
-            let barrier = if is_missing {
-                self.files.barrier_above(name)
-            } else {
-                None
-            };
-            let Some(barrier) = barrier else {
+            let barrier = is_missing.then(|| self.files.barrier_above(name));
+            let Some(barrier) = barrier.flatten() else {
                 // It may have gone between the two looks.
                 if is_missing && !std::mem::replace(&mut looked_again, true) {
                     continue;

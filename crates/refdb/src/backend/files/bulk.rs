@@ -164,16 +164,9 @@ impl Bulk for FilesBulk {
                 }
                 let mut record = std::mem::take(&mut self.record);
                 record.clear();
-                oid.push_hex(&mut record);
-                record.push(b' ');
-                self.last = record.len()..record.len() + bytes.len();
-                short::push(&mut record, bytes);
-                record.push(b'\n');
-                if let Some(peeled) = peeled {
-                    record.push(b'^');
-                    peeled.push_hex(&mut record);
-                    record.push(b'\n');
-                }
+                rewrite::push_record(&mut record, bytes, oid, peeled);
+                let start = oid.format().hex_len() + 1;
+                self.last = start..start + bytes.len();
                 let written = self.packed()?.write_all(&record);
                 self.record = record;
                 let path = || self.base().join("packed-refs");
@@ -202,7 +195,7 @@ impl Bulk for FilesBulk {
 
     fn add_entry(&mut self, entry: &LogEntry) -> Result<()> {
         if let Some(log) = &mut self.log {
-            push_entry(&mut log.content, entry);
+            log::push_entry(&mut log.content, entry);
         }
         Ok(())
     }
@@ -222,10 +215,6 @@ impl Bulk for FilesBulk {
     }
 }
 
-fn push_entry(out: &mut Vec<u8>, entry: &LogEntry) {
-    log::push_line(out, entry.old, entry.new, &entry.who, &entry.message);
-}
-
 /// Replaces whole reflogs in a store that nobody else writes to.
 pub(super) fn replace_logs(files: &Files, logs: &[NewLog]) -> Result<()> {
     let base = files.layout.common_dir();
@@ -240,7 +229,7 @@ pub(super) fn replace_logs(files: &Files, logs: &[NewLog]) -> Result<()> {
         };
         let mut content = Vec::new();
         for entry in entries {
-            push_entry(&mut content, entry);
+            log::push_entry(&mut content, entry);
         }
         if let Some(dir) = path.parent() {
             make_dir(files, dir)?;

@@ -424,6 +424,11 @@ pub(super) fn push_line(
     out.push(b'\n');
 }
 
+/// As [`push_line`], of an entry as it was read.
+pub(super) fn push_entry(out: &mut Vec<u8>, entry: &LogEntry) {
+    push_line(out, entry.old, entry.new, &entry.who, &entry.message);
+}
+
 /// So long is at most what stands in a line beside ids, name, address and message.
 const REST_LEN: usize = 40;
 

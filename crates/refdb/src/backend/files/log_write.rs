@@ -127,7 +127,7 @@ impl FilesSession {
             return Ok(true);
         }
         for entry in then {
-            log::push_line(&mut kept, entry.old, entry.new, &entry.who, &entry.message);
+            log::push_entry(&mut kept, entry);
         }
         if lock.is_none() {
             lock = self.lock_log(&path)?;

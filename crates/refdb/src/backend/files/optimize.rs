@@ -51,12 +51,13 @@ pub(super) fn optimize(files: &Arc<Files>, options: &OptimizeOptions<'_>) -> Res
     let hook = hook::present(files.options.hook.as_deref())?;
     let null = ObjectId::null(files.options.object_format);
     let mut lines = Vec::new();
-    if let Some(hook) = hook {
+    if hook.is_some() {
         for (name, value) in &packed {
             hook::push_line(&mut lines, null, value.oid, name_from_disk(name));
         }
-        hook::ask_or_abort(hook, Step::Preparing, &lines)?;
     }
+    let ask = |step| hook.map_or(Ok(()), |hook| hook::ask_or_abort(hook, step, &lines));
+    ask(Step::Preparing)?;
     let old = files.packed.snapshot()?;
     let edits: Vec<PackedEdit<'_>> = packed
         .iter()
@@ -71,13 +72,11 @@ pub(super) fn optimize(files: &Arc<Files>, options: &OptimizeOptions<'_>) -> Res
     if !edits.is_empty() || old.len() == 0 || !old.is_tidy() {
         let peel = |oid| peel(options.objects, oid);
         lock.write(&old, &edits, Some(&peel), &files.options)?;
-        if let Some(hook) = hook {
-            hook::ask_or_abort(hook, Step::Prepared, &lines)?;
-        }
+        ask(Step::Prepared)?;
         // No loose ref may go before this is durable.
         lock.publish(&files.packed, files.options.fsync)?;
-    } else if let Some(hook) = hook {
-        hook::ask_or_abort(hook, Step::Prepared, &lines)?;
+    } else {
+        ask(Step::Prepared)?;
     }
     lock.release()?;
     if let Some(hook) = hook {
@@ -210,11 +209,8 @@ fn prune(
             hook::push_line(&mut line, value.oid, null, name_from_disk(name));
             hook::ask_or_abort(hook, Step::Preparing, &line)?;
         }
-        let may_go = || {
-            hook.map_or(Ok(()), |hook| {
-                hook::ask_or_abort(hook, Step::Prepared, &line)
-            })
-        };
+        let ask = |hook| hook::ask_or_abort(hook, Step::Prepared, &line);
+        let may_go = || hook.map_or(Ok(()), ask);
         let removed = match locks.prune_one(name, value.oid, &may_go) {
             Ok(removed) => removed,
             Err(error) if error.kind() == ErrorKind::Hook => return Err(error),

@@ -285,11 +285,7 @@ impl<'a> Sink<'a> {
     fn value(&mut self, name: &[u8], value: PackedValue, old: &[u8]) -> Result<()> {
         let mut record = std::mem::take(&mut self.record);
         record.clear();
-        value.oid.push_hex(&mut record);
-        record.push(b' ');
-        short::push(&mut record, name);
-        record.push(b'\n');
-        push_peeled(&mut record, value.peeled);
+        push_record(&mut record, name, &value.oid, value.peeled.as_ref());
         if record != old {
             self.part.differs();
         }
@@ -300,12 +296,28 @@ impl<'a> Sink<'a> {
 
     fn peeled(&mut self, oid: Option<ObjectId>) -> Result<()> {
         let mut line = Vec::new();
-        push_peeled(&mut line, oid);
+        push_peeled(&mut line, oid.as_ref());
         self.raw(&line)
     }
 }
 
-fn push_peeled(out: &mut Vec<u8>, peeled: Option<ObjectId>) {
+/// Appends the record of a name.
+#[inline]
+pub(super) fn push_record(
+    out: &mut Vec<u8>,
+    name: &[u8],
+    oid: &ObjectId,
+    peeled: Option<&ObjectId>,
+) {
+    oid.push_hex(out);
+    out.push(b' ');
+    short::push(out, name);
+    out.push(b'\n');
+    push_peeled(out, peeled);
+}
+
+#[inline]
+fn push_peeled(out: &mut Vec<u8>, peeled: Option<&ObjectId>) {
     if let Some(peeled) = peeled {
         out.push(b'^');
         peeled.push_hex(out);

@@ -17,7 +17,7 @@ use refdb_names::{RefName, Target};
 use super::loose::Loose;
 use super::overlay::LooseRef;
 use super::packed::{PackedRefs, Snapshot};
-use super::{Files, broken, log, may_be_path, unpeeled};
+use super::{Files, log, loose_value, may_be_path, unpeeled};
 use crate::backend::Value;
 use crate::commit::{Becomes, Place, View};
 use crate::error::{OrIo, Result};
@@ -52,8 +52,8 @@ impl Files {
             return Ok(Some(unpeeled(target)));
         }
         let bare = self.layout.locate(name).1.as_bytes();
-        let is_packed = becomes == Some(Becomes::Nothing) && place == layout::Place::Common;
         let is_common = place == layout::Place::Common;
+        let is_packed = becomes == Some(Becomes::Nothing) && is_common;
         if is_packed || is_common && view.of_place(&Place::Packed)?.is_some() {
             if !is_packed && let Some(found) = self.read_loose(name)? {
                 return Ok(Some(found));
@@ -74,11 +74,8 @@ impl Files {
     /// Reads one loose ref; `None` if there is none.
     fn read_loose(&self, name: RefName<'_>) -> Result<Option<Value>> {
         let (_, path) = self.path(name)?;
-        match log::if_there(self.loose(&path)).or_io("unable to read", &path)? {
-            Some(Loose::Found(target)) => Ok(Some(unpeeled(target))),
-            Some(Loose::Broken) => Err(broken(name)),
-            Some(Loose::Missing | Loose::Directory) | None => Ok(None),
-        }
+        let found = log::if_there(self.loose(&path)).or_io("unable to read", &path)?;
+        loose_value(found.unwrap_or(Loose::Missing), name)
     }
 
     /// Returns the packed refs as readers are to see them.

@@ -309,9 +309,7 @@ impl Files {
                 // Its directory is not empty, or not there.
                 continue;
             }
-            let base = self.layout.dir(&held.place);
-            let (_, bare) = self.layout.locate(held.name.as_name());
-            empty_dirs.add_parent(base, bare.as_bytes());
+            empty_dirs.add_parent(self.layout.dir(&held.place), self.bare(&held.name));
         }
         empty_dirs.remove_alone(self.system.as_ref());
     }
@@ -431,9 +429,9 @@ impl Session for FilesSession {
     fn release(&mut self, names: &HashSet<&[u8]>) {
         for held in &mut self.held {
             if names.contains(held.name.as_bytes()) && held.lock.take().is_some() {
-                let (_, bare) = self.files.layout.locate(held.name.as_name());
                 let base = self.files.layout.dir(&held.place);
-                self.empty_dirs.add_parent(base, bare.as_bytes());
+                let bare = self.files.bare(&held.name);
+                self.empty_dirs.add_parent(base, bare);
             }
         }
         self.empty_dirs.remove(self.files.system.as_ref());
@@ -445,19 +443,14 @@ impl Session for FilesSession {
     }
 
     fn first_below_apart(&mut self, name: RefName<'_>) -> Result<Option<RefNameBuf>> {
-        if !self
-            .held
-            .iter()
-            .any(|held| held.is_nested && held.name.as_name() == name)
-        {
+        let is_nested = |held: &Held| held.is_nested && held.name.as_name() == name;
+        if !self.held.iter().any(is_nested) {
             return Ok(None);
         }
         let below = overlay::list(&self.files, &[name.as_bytes(), b"/"].concat())?;
         let is_held = |name: &[u8]| self.held.iter().any(|held| held.name.as_bytes() == name);
-        let mut others = below.iter().filter(|found| !is_held(&found.name));
-        Ok(others
-            .next()
-            .map(|found| owned_from_disk(found.name.as_slice())))
+        let other = below.into_iter().find(|found| !is_held(&found.name));
+        Ok(other.map(|found| owned_from_disk(found.name)))
     }
 
     fn names(&mut self) -> Result<Box<dyn Cursor + '_>> {
@@ -551,12 +544,8 @@ impl FilesSession {
         {
             return Ok(Locked::Found(found));
         }
-        let refusal = if held.blocked {
-            self.below(held)?
-        } else {
-            None
-        };
-        Ok(refusal.map_or(Locked::Missing, Locked::Refused))
+        let refusal = held.blocked.then(|| self.below(held)).transpose()?;
+        Ok(refusal.flatten().map_or(Locked::Missing, Locked::Refused))
     }
 
     /// Releases every lock that is still held and removes directories that are empty.
