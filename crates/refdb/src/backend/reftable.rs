@@ -279,14 +279,10 @@ impl Backend for ReftableBackend {
 
     fn optimize(&self, options: &OptimizeOptions<'_>) -> Result<()> {
         self.journal.for_writing()?;
-        let common = self.layout.common_dir();
-        sweep(&self.home, common, false).or_io("cannot remove locks in", common)?;
-        let place = if self.layout.is_linked() {
-            Place::Worktree
-        } else {
-            Place::Common
-        };
-        let stack = self.stack(&place);
+        let dir = self.layout.common_dir();
+        sweep(&self.home, dir, false).or_io("cannot remove locks in", dir)?;
+        let (common, own) = self.view();
+        let stack = own.unwrap_or(common);
         let unable = |error: Error| match error.kind() {
             ErrorKind::Locked => Error::new(ErrorKind::Locked, "data is locked"),
             _ => error,
@@ -338,7 +334,7 @@ impl ReftableBackend {
                     .iter()
                     .try_for_each(|oid| reftable::refs_by_oid(tables, oid, each)),
             };
-            searched.map_err(|error| stack.format_error(error))?;
+            stack.checked(searched)?;
             broken.map_or(Ok(found), Err)
         })?;
         let mut found: Vec<(RefNameBuf, Value)> = lists.into_iter().flatten().collect();
@@ -355,8 +351,8 @@ fn tags_without_peeled(stack: &Stack, tables: &[Arc<reftable::Table>]) -> Result
         .first()
         .map_or(0, |table| table.object_format().raw_len());
     let mut ids = Distinct::new(len);
-    reftable::objects_without_peeled(tables, TAGS, &mut |oid| ids.add(oid))
-        .map_err(|error| stack.format_error(error))?;
+    let read = reftable::objects_without_peeled(tables, TAGS, &mut |oid| ids.add(oid));
+    stack.checked(read)?;
     Ok(ids.read(ObjectId::from_bytes))
 }
 
@@ -366,9 +362,8 @@ fn find(
     tables: &[Arc<reftable::Table>],
     name: RefName<'_>,
 ) -> Result<Option<Value>> {
-    reftable::find_ref(tables, name.as_bytes(), |record| to_ref(stack, &record))
-        .map_err(|error| stack.format_error(error))?
-        .unwrap_or(Ok(None))
+    let found = reftable::find_ref(tables, name.as_bytes(), |record| to_ref(stack, &record));
+    stack.checked(found)?.unwrap_or(Ok(None))
 }
 
 /// Turns a record into a ref; `None` for a deletion.

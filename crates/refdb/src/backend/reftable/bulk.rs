@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use refdb_names::internals::owned_from_disk;
-use refdb_names::{RefName, RefNameBuf};
-use reftable::{LogCursor, LogRecord, LogUpdate, LogValue, MergedRefs, RefCursor, Writer};
+use refdb_names::{ObjectId, RefName, RefNameBuf};
+use reftable::{LogCursor, LogRecord, LogValue, MergedRefs, RefCursor, Writer};
 
 use super::cursor::is_listed;
 use super::encode::record;
@@ -34,7 +34,6 @@ pub(super) struct ReftableBulk {
     writer: Writer<BufWriter<Box<dyn NewTable>>>,
     log: OpenLog,
     newest: u64,
-    message_max: usize,
 }
 
 /// The reflog that is being added.
@@ -58,27 +57,22 @@ impl ReftableBackend {
         options.deflate_threads = processor_count();
         let name = stack.new_name(1, newest);
         let sink = BufWriter::with_capacity(BUFFER_LEN, stack.tables.create(&name)?);
-        let writer = Writer::new(sink, options).map_err(|error| stack.format_error(error))?;
-        let message_max = usize::try_from(stack.block_size() / 2).unwrap_or(usize::MAX);
+        let writer = stack.checked(Writer::new(sink, options))?;
         Ok(ReftableBulk {
             stack,
             name,
             writer,
             log: OpenLog::default(),
             newest,
-            message_max,
         })
     }
 
     fn make_dir(&self) -> Result<()> {
         let dir = super::tables::stack_dir(self.layout.common_dir());
-        let made = self.system.create_dir(&dir);
-        made.and_then(|()| {
-            self.options
-                .shared_repository
-                .adjust(self.system.as_ref(), &dir)
-        })
-        .or_io("cannot create", &dir)
+        let (system, shared) = (self.system.as_ref(), self.options.shared_repository);
+        let made = system.create_dir(&dir);
+        let made = made.and_then(|()| shared.adjust(system, &dir));
+        made.or_io("cannot create", &dir)
     }
 
     /// Replaces whole reflogs by a table on top.
@@ -90,42 +84,34 @@ impl ReftableBackend {
         let longest = entries.map(Vec::len).max().unwrap_or(0).max(1);
         let newest = first.saturating_add(u64::try_from(longest).unwrap_or(u64::MAX));
         let options = stack.write_options(first, newest);
-        let format = |error| stack.format_error(error);
-        let mut writer = Writer::new(Vec::new(), options.clone()).map_err(format)?;
+        let mut writer = stack.checked(Writer::new(Vec::new(), options.clone()))?;
         let mut live = logs::live(&held.snapshot);
-        let message_max = usize::try_from(stack.block_size() / 2).unwrap_or(usize::MAX);
         for log in new {
             let name = log.name.as_bytes();
-            if log.only_new {
-                live.seek(name).map_err(format)?;
-                if live.advance().map_err(format)? && live.record().name == name {
-                    continue;
-                }
+            if log.only_new && logs::exists(&stack, &mut live, log.name.as_name())? {
+                continue;
             }
             if let Some(entries) = &log.entries {
                 let indices = (0..=newest).rev();
                 for (entry, index) in entries.iter().rev().zip(indices) {
-                    add_entry(&mut writer, name, index, entry, message_max).map_err(format)?;
+                    add_entry(&mut writer, name, index, entry, &stack)?;
                 }
                 if entries.is_empty() {
-                    add_marker(&mut writer, name, newest, &stack).map_err(format)?;
+                    add_marker(&mut writer, name, newest, &stack)?;
                 }
             }
             // All new indices are above the old ones.
-            let mut drop_old = || {
-                live.seek(name)?;
-                while live.advance()? && live.record().name == name {
-                    writer.add_log(LogRecord {
-                        name,
-                        update_index: live.record().update_index,
-                        value: LogValue::Deletion,
-                    })?;
-                }
-                Ok(())
-            };
-            drop_old().map_err(format)?;
+            stack.checked(live.seek(name))?;
+            while stack.checked(live.advance())? && live.record().name == name {
+                let old = LogRecord {
+                    name,
+                    update_index: live.record().update_index,
+                    value: LogValue::Deletion,
+                };
+                stack.checked(writer.add_log(old))?;
+            }
         }
-        let content = writer.finish().map_err(format)?;
+        let content = stack.checked(writer.finish())?;
         if content.stats.is_empty() {
             return Ok(());
         }
@@ -141,12 +127,10 @@ impl ReftableBackend {
         let mut live = logs::live(&snapshot);
         let mut marks: Vec<LogMark> = Vec::new();
         let mut hasher = DefaultHasher::new();
-        while live.advance().map_err(|error| stack.format_error(error))? {
+        while stack.checked(live.advance())? {
             let record = live.record();
-            let same = marks
-                .last()
-                .is_some_and(|mark| mark.name.as_bytes() == record.name);
-            if !same {
+            let is_same = |mark: &LogMark| mark.name.as_bytes() == record.name;
+            if !marks.last().is_some_and(is_same) {
                 hasher = DefaultHasher::new();
                 marks.push(LogMark {
                     name: owned_from_disk(record.name),
@@ -207,31 +191,17 @@ fn add_entry<W: std::io::Write>(
     name: &[u8],
     update_index: u64,
     entry: &LogEntry,
-    message_max: usize,
-) -> reftable::Result<()> {
-    // Git cuts messages so that an entry fits into a block.
+    stack: &Stack,
+) -> Result<()> {
     let mut message = entry.message.to_vec();
-    message.truncate(message_max);
+    message.truncate(stack.message_max());
     message.push(b'\n');
-    let Signature {
-        name: who,
-        email,
-        time,
-        zone,
-    } = &entry.who;
-    writer.add_log(LogRecord {
+    let added = writer.add_log(LogRecord {
         name,
         update_index,
-        value: LogValue::Update(LogUpdate {
-            old: entry.old.as_bytes(),
-            new: entry.new.as_bytes(),
-            name: who,
-            email,
-            time: *time,
-            tz: *zone,
-            message: &message,
-        }),
-    })
+        value: logs::update(&entry.old, &entry.new, &entry.who, &message),
+    });
+    stack.checked(added)
 }
 
 /// Adds the record that says that there is a reflog without entries.
@@ -240,21 +210,14 @@ fn add_marker<W: std::io::Write>(
     name: &[u8],
     update_index: u64,
     stack: &Stack,
-) -> reftable::Result<()> {
-    let null = refdb_names::oid::ObjectId::null(stack.object_format());
-    writer.add_log(LogRecord {
+) -> Result<()> {
+    let null = ObjectId::null(stack.object_format());
+    let added = writer.add_log(LogRecord {
         name,
         update_index,
-        value: LogValue::Update(LogUpdate {
-            old: null.as_bytes(),
-            new: null.as_bytes(),
-            name: b"",
-            email: b"",
-            time: 0,
-            tz: 0,
-            message: b"",
-        }),
-    })
+        value: logs::update(&null, &null, &Signature::default(), b""),
+    });
+    stack.checked(added)
 }
 
 impl ReftableBulk {
@@ -262,8 +225,7 @@ impl ReftableBulk {
         if let Some(name) = self.log.name.take()
             && self.log.is_empty
         {
-            add_marker(&mut self.writer, name.as_bytes(), self.newest, &self.stack)
-                .map_err(|error| self.stack.format_error(error))?;
+            add_marker(&mut self.writer, name.as_bytes(), self.newest, &self.stack)?;
         }
         Ok(())
     }
@@ -272,9 +234,7 @@ impl ReftableBulk {
 impl Bulk for ReftableBulk {
     fn add_ref(&mut self, name: RefName<'_>, value: NewValue<'_>) -> Result<()> {
         let write = Write { name, value };
-        self.writer
-            .add_ref(record(&write, 1))
-            .map_err(|error| self.stack.format_error(error))
+        self.stack.checked(self.writer.add_ref(record(&write, 1)))
     }
 
     fn log_order(&self) -> LogOrder {
@@ -295,9 +255,8 @@ impl Bulk for ReftableBulk {
         let Some(name) = &self.log.name else {
             return Ok(());
         };
-        let (index, max) = (self.log.next, self.message_max);
-        add_entry(&mut self.writer, name.as_bytes(), index, entry, max)
-            .map_err(|error| self.stack.format_error(error))?;
+        let index = self.log.next;
+        add_entry(&mut self.writer, name.as_bytes(), index, entry, &self.stack)?;
         self.log.is_empty = false;
         self.log.next = self.log.next.saturating_sub(1);
         Ok(())
@@ -305,10 +264,7 @@ impl Bulk for ReftableBulk {
 
     fn finish(mut self: Box<Self>) -> Result<()> {
         self.end_log()?;
-        let finished = self
-            .writer
-            .finish()
-            .map_err(|error| self.stack.format_error(error))?;
+        let finished = self.stack.checked(self.writer.finish())?;
         let path = self.stack.tables.path_of(&self.name);
         let file = finished
             .sink
@@ -326,10 +282,7 @@ impl Bulk for ReftableBulk {
             .map(|name| self.stack.reopen(name).map(Arc::new))
             .collect::<Result<Vec<_>>>()?;
         match self.stack.publish(&mut held, names, tables, &[])? {
-            Publish::Done { unsynced: None } => Ok(()),
-            Publish::Done {
-                unsynced: Some(error),
-            } => Err(error),
+            Publish::Done { unsynced } => unsynced.map_or(Ok(()), Err),
             Publish::Moved => Err(Error::overtaken()),
         }
     }
@@ -380,7 +333,7 @@ impl Maintained for ReftableBackend {
                 refs.seek(name)?;
                 Ok(refs.advance()? && refs.record().name == name)
             })();
-            if is_there.map_err(|error| stack.format_error(error))? {
+            if stack.checked(is_there)? {
                 return Ok(Some(stack.tables.path_of(table.label())));
             }
         }
@@ -391,18 +344,14 @@ impl Maintained for ReftableBackend {
         let stack = self.stack(&Place::Common);
         let mut refs = MergedRefs::new(stack.snapshot()?.tables.clone()).live_only();
         let mut found = Vec::new();
-        let mut look = || {
-            while found.len() < most && refs.advance()? {
-                let name = refs.record().name;
-                if name.starts_with(b"refs/") {
-                    refs.seek(BEHIND_REFS)?;
-                } else if !is_listed(name) {
-                    found.push(owned_from_disk(name));
-                }
+        while found.len() < most && stack.checked(refs.advance())? {
+            let name = refs.record().name;
+            if name.starts_with(b"refs/") {
+                stack.checked(refs.seek(BEHIND_REFS))?;
+            } else if !is_listed(name) {
+                found.push(owned_from_disk(name));
             }
-            Ok(())
-        };
-        look().map_err(|error| stack.format_error(error))?;
+        }
         Ok(found)
     }
 

@@ -60,17 +60,11 @@ impl Cursor for StackCursor {
         self.end = end.map(<[u8]>::to_vec);
         self.prefix.clear();
         self.prefix.extend_from_slice(prefix);
-        self.merged
-            .seek(name.max(prefix))
-            .map_err(|error| self.stack.format_error(error))
+        self.stack.checked(self.merged.seek(name.max(prefix)))
     }
 
     fn advance(&mut self) -> Result<bool> {
-        while self
-            .merged
-            .advance()
-            .map_err(|error| self.stack.format_error(error))?
-        {
+        while self.stack.checked(self.merged.advance())? {
             let name = self.merged.name();
             if !has_prefix(name, &self.prefix) {
                 return Ok(false);
@@ -93,9 +87,8 @@ impl Cursor for StackCursor {
     fn look_at(&mut self, name: &[u8]) -> Result<Found> {
         self.prefix.clear();
         self.end = None;
-        let failed = |error| self.stack.format_error(error);
-        self.merged.seek(name).map_err(failed)?;
-        if !self.merged.advance().map_err(failed)? {
+        self.stack.checked(self.merged.seek(name))?;
+        if !self.stack.checked(self.merged.advance())? {
             return Ok(Found::End);
         }
         if self.merged.is_deletion() || !is_listed(self.merged.name()) {
@@ -150,10 +143,7 @@ impl Cursor for StackCursor {
         let mut ahead = None;
         for scout in &mut self.scouts {
             let found = scout.seek(name).and_then(|()| scout.name_ahead(AHEAD));
-            ahead = least(
-                ahead,
-                found.map_err(|error| self.stack.format_error(error))?,
-            );
+            ahead = least(ahead, self.stack.checked(found)?);
         }
         Ok(ahead)
     }

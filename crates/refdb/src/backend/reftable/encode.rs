@@ -4,9 +4,7 @@ use std::cmp::Ordering;
 
 use refdb_names::RefName;
 use reftable::short;
-use reftable::{
-    LogRecord, LogUpdate, LogValue, MergedLogs, MergedRefs, RefRecord, RefValue, Writer,
-};
+use reftable::{LogRecord, LogValue, MergedLogs, MergedRefs, RefRecord, RefValue, Writer};
 
 use super::log_write::LogChangeRecord;
 use super::logs;
@@ -59,16 +57,15 @@ impl<'a> Encoder<'_, 'a> {
         let indices = lines.iter().map(|line| line.index).chain(changed);
         let max = indices.fold(index, u64::max);
         let options = self.stack.write_options(index, max);
-        let format_error = |error| self.stack.format_error(error);
-        let sink = self.room(0);
-        let mut writer = Writer::new(sink, options.clone()).map_err(format_error)?;
-        self.with_writes(|writes| {
+        let stack = self.stack;
+        let mut writer = stack.checked(Writer::new(self.room(0), options.clone()))?;
+        let written = self.with_writes(|writes| {
             let mut writes = writes.map(|write| writer.add_ref(record(&write, index)));
             writes.try_for_each(|added| added)
-        })
-        .map_err(format_error)?;
+        });
+        stack.checked(written)?;
         self.add_lines(&lines, &mut writer)?;
-        let finished = writer.finish().map_err(format_error)?;
+        let finished = stack.checked(writer.finish())?;
         let added = Added {
             deleted: finished.stats.tombstones,
         };
@@ -254,27 +251,23 @@ impl<'a> Encoder<'_, 'a> {
         name: RefName<'a>,
         lines: &mut Vec<Line<'a>>,
     ) -> Result<()> {
-        let mut collect = || {
-            live.seek(name.as_bytes())?;
-            while live.advance()? {
-                let record = live.record();
-                if record.name != name.as_bytes() {
-                    break;
-                }
-                lines.push(Line {
-                    name,
-                    index: record.update_index,
-                    place: None,
-                });
+        self.stack.checked(live.seek(name.as_bytes()))?;
+        while self.stack.checked(live.advance())? {
+            let record = live.record();
+            if record.name != name.as_bytes() {
+                break;
             }
-            Ok(())
-        };
-        collect().map_err(|error| self.stack.format_error(error))
+            lines.push(Line {
+                name,
+                index: record.update_index,
+                place: None,
+            });
+        }
+        Ok(())
     }
 
     fn add_lines(&self, lines: &[Line<'_>], writer: &mut Writer<Vec<u8>>) -> Result<()> {
-        // Git cuts messages so that an entry fits into a block.
-        let message_max = usize::try_from(self.stack.block_size() / 2).unwrap_or(usize::MAX);
+        let message_max = self.stack.message_max();
         let mut message = Vec::new();
         let mut changes: Vec<&LogChangeRecord> = self.changes.iter().collect();
         changes.sort_by(|low, high| low.name.cmp(&high.name).then(high.index.cmp(&low.index)));
@@ -293,9 +286,8 @@ impl<'a> Encoder<'_, 'a> {
             }
             Ok(())
         };
-        let format_error = |error| self.stack.format_error(error);
         for line in lines {
-            add_changes(Some(line), writer).map_err(format_error)?;
+            self.stack.checked(add_changes(Some(line), writer))?;
             let entry = line.place.and_then(|place| self.plan.log(place));
             let value = match &entry {
                 None => LogValue::Deletion,
@@ -306,15 +298,7 @@ impl<'a> Encoder<'_, 'a> {
                         entry.message.get(..message_max).unwrap_or(entry.message),
                     );
                     message.push(b'\n');
-                    LogValue::Update(LogUpdate {
-                        old: entry.old.as_bytes(),
-                        new: entry.new.as_bytes(),
-                        name: &who.name,
-                        email: &who.email,
-                        time: who.time,
-                        tz: who.zone,
-                        message: &message,
-                    })
+                    logs::update(&entry.old, &entry.new, who, &message)
                 }
             };
             let record = LogRecord {
@@ -322,9 +306,9 @@ impl<'a> Encoder<'_, 'a> {
                 update_index: line.index,
                 value,
             };
-            writer.add_log(record).map_err(format_error)?;
+            self.stack.checked(writer.add_log(record))?;
         }
-        add_changes(None, writer).map_err(format_error)
+        self.stack.checked(add_changes(None, writer))
     }
 }
 

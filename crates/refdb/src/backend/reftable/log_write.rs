@@ -2,7 +2,7 @@
 //! a reflog exists.
 
 use refdb_names::{ObjectId, RefName};
-use reftable::{LogRecord, LogUpdate, LogValue, Writer};
+use reftable::{LogRecord, LogValue, Writer};
 
 use super::logs;
 use super::session::{Part, ReftableSession};
@@ -38,15 +38,7 @@ impl LogChangeRecord {
                     message.extend_from_slice(&entry.message);
                     message.push(b'\n');
                 }
-                LogValue::Update(LogUpdate {
-                    old: entry.old.as_bytes(),
-                    new: entry.new.as_bytes(),
-                    name: &entry.who.name,
-                    email: &entry.who.email,
-                    time: entry.who.time,
-                    tz: entry.who.zone,
-                    message: &message,
-                })
+                logs::update(&entry.old, &entry.new, &entry.who, &message)
             }
         };
         writer.add_log(LogRecord {
@@ -169,11 +161,9 @@ impl Part {
             return Ok(false);
         }
         let mut is_left = !then.is_empty();
-        // Git cuts messages so that an entry fits into a block.
-        let message_max = usize::try_from(self.stack.block_size() / 2).unwrap_or(usize::MAX);
         for (entry, index) in then.iter().zip(self.held.snapshot.next_update_index()..) {
             let mut entry = entry.clone();
-            entry.message.truncate(message_max);
+            entry.message.truncate(self.stack.message_max());
             let record = LogChangeRecord::new(name, index, Some(entry));
             self.log_changes.push(record);
         }
@@ -192,9 +182,10 @@ impl Part {
                         self.log_changes.push(record);
                     }
                 }
-                Fate::Drop => self
-                    .log_changes
-                    .push(LogChangeRecord::new(name, index, None)),
+                Fate::Drop => {
+                    let record = LogChangeRecord::new(name, index, None);
+                    self.log_changes.push(record);
+                }
             }
         }
         if !is_left {

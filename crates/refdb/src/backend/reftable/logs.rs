@@ -2,8 +2,8 @@
 
 use bstr::BString;
 use refdb_names::internals::owned_from_disk;
-use refdb_names::{RefName, RefNameBuf};
-use reftable::{LogRecord, LogValue, MergedLogs};
+use refdb_names::{ObjectId, RefName, RefNameBuf};
+use reftable::{LogRecord, LogUpdate, LogValue, MergedLogs};
 
 use super::object_id;
 use super::stack::{Snapshot, Stack};
@@ -18,11 +18,26 @@ pub(super) fn live(snapshot: &Snapshot) -> MergedLogs {
 
 /// Returns whether a ref has a reflog: an entry, or the marker of an empty one.
 pub(super) fn exists(stack: &Stack, logs: &mut MergedLogs, name: RefName<'_>) -> Result<bool> {
-    let found = (|| {
-        logs.seek(name.as_bytes())?;
-        Ok(logs.advance()? && logs.record().name == name.as_bytes())
-    })();
-    found.map_err(|error| stack.format_error(error))
+    stack.checked(logs.seek(name.as_bytes()))?;
+    Ok(stack.checked(logs.advance())? && logs.record().name == name.as_bytes())
+}
+
+/// Returns what a table holds of an entry, the message of which ends with a line feed.
+pub(super) fn update<'r>(
+    old: &'r ObjectId,
+    new: &'r ObjectId,
+    who: &'r Signature,
+    message: &'r [u8],
+) -> LogValue<'r> {
+    LogValue::Update(LogUpdate {
+        old: old.as_bytes(),
+        new: new.as_bytes(),
+        name: &who.name,
+        email: &who.email,
+        time: who.time,
+        tz: who.zone,
+        message,
+    })
 }
 
 /// Calls `each` for the entries of a reflog; returns whether there is one.
@@ -34,11 +49,10 @@ pub(super) fn for_each(
     each: &mut dyn FnMut(LogEntry) -> Result<bool>,
 ) -> Result<bool> {
     let mut logs = live(snapshot);
-    logs.seek(name.as_bytes())
-        .map_err(|error| stack.format_error(error))?;
+    stack.checked(logs.seek(name.as_bytes()))?;
     let mut found = false;
     let mut kept = Vec::new();
-    while logs.advance().map_err(|error| stack.format_error(error))? {
+    while stack.checked(logs.advance())? {
         let record = logs.record();
         if record.name != name.as_bytes() {
             break;
@@ -73,10 +87,9 @@ pub(super) fn all(
     name: RefName<'_>,
 ) -> Result<Vec<(u64, Option<LogEntry>)>> {
     let mut logs = live(snapshot);
-    logs.seek(name.as_bytes())
-        .map_err(|error| stack.format_error(error))?;
+    stack.checked(logs.seek(name.as_bytes()))?;
     let mut found = Vec::new();
-    while logs.advance().map_err(|error| stack.format_error(error))? {
+    while stack.checked(logs.advance())? {
         let record = logs.record();
         if record.name != name.as_bytes() {
             break;
@@ -91,7 +104,7 @@ pub(super) fn names(stack: &Stack, snapshot: &Snapshot) -> Result<Vec<RefNameBuf
     let mut logs = live(snapshot);
     let mut names: Vec<RefNameBuf> = Vec::new();
     let mut same = 0;
-    while logs.advance().map_err(|error| stack.format_error(error))? {
+    while stack.checked(logs.advance())? {
         let name = logs.record().name;
         if names.last().is_none_or(|last| last.as_bytes() != name) {
             names.push(owned_from_disk(name));
@@ -101,10 +114,8 @@ pub(super) fn names(stack: &Stack, snapshot: &Snapshot) -> Result<Vec<RefNameBuf
         same += 1;
         if same == 16 {
             // A long reflog is jumped over: no name continues with a byte as low as 0x01.
-            let mut next = name.to_vec();
-            next.push(1);
-            logs.seek(&next)
-                .map_err(|error| stack.format_error(error))?;
+            let next = [name, b"\x01"].concat();
+            stack.checked(logs.seek(&next))?;
         }
     }
     Ok(names)

@@ -115,15 +115,14 @@ impl Stack {
         self.object_format
     }
 
-    /// Returns how large the blocks of new tables are, in bytes.
-    pub(super) fn block_size(&self) -> u32 {
-        self.options.block_size
+    /// Returns how long a message may be. Git cuts it so that an entry fits into a block.
+    pub(super) fn message_max(&self) -> usize {
+        usize::try_from(self.options.block_size / 2).unwrap_or(usize::MAX)
     }
 
     /// Returns the tables as they are now.
     pub(super) fn snapshot(&self) -> Result<Arc<Snapshot>> {
-        let known = self.cached();
-        if let Some(known) = known {
+        if let Some(known) = self.cached() {
             if self.tables.is_current(&known.stamp)? {
                 return Ok(known);
             }
@@ -168,10 +167,9 @@ impl Stack {
             let list = self.tables.list()?;
             match self.open_all(&list.names, known.as_deref())? {
                 Ok(tables) => {
-                    let names = list.names;
                     let snapshot = Arc::new(Snapshot {
                         stamp: list.stamp,
-                        names,
+                        names: list.names,
                         tables,
                         index: list.index,
                         untold: Untold::default(),
@@ -266,8 +264,16 @@ impl Stack {
         Error::corrupt_with(&path, what, remedy)
     }
 
+    /// Returns what the format gave, or an error that names the table, or at least the stack.
+    ///
+    /// # Errors
+    /// As for [`Stack::format_error`].
+    pub(super) fn checked<T>(&self, given: reftable::Result<T>) -> Result<T> {
+        given.map_err(|error| self.format_error(error))
+    }
+
     /// Turns a failure of the format into one that names the table, or at least the stack.
-    pub(super) fn format_error(&self, error: reftable::Error) -> Error {
+    fn format_error(&self, error: reftable::Error) -> Error {
         match error.kind() {
             reftable::ErrorKind::EntryTooLarge => {
                 let what = error.message();
@@ -312,9 +318,8 @@ impl Stack {
         let hold = self.tables.hold(timeout, beside)?;
         let snapshot = self.snapshot_to_write()?;
         if snapshot.next_update_index() > UPDATE_INDEX_MAX {
-            let path = self
-                .tables
-                .path_of(snapshot.names.last().map_or("", String::as_str));
+            let last = snapshot.names.last().map_or("", String::as_str);
+            let path = self.tables.path_of(last);
             let message = "its update indices leave none for what is written; to migrate the refs to the \
                            other format and back gives them new ones";
             let message = format!("'{}': {message}", path.display());

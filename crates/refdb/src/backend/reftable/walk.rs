@@ -78,8 +78,7 @@ impl<'s> Walk<'s> {
         if bare.is_empty() {
             return Ok(whole_worktree(name));
         }
-        let found = finder.find(bare);
-        let found = found.map_err(|error| stack.format_error(error))?;
+        let found = stack.checked(finder.find(bare))?;
         let found = found.map(|record| to_ref(stack, &record)).transpose()?;
         // What lies below a name may be in another stack than the name.
         let knows_all = !self.layout.is_linked() && bare.len() == name.as_bytes().len();

@@ -77,10 +77,7 @@ impl Stack {
         }
         let mut records = reftable::MergedRefs::new(below.to_vec());
         let mut count: u64 = 0;
-        while records
-            .advance()
-            .map_err(|error| self.format_error(error))?
-        {
+        while self.checked(records.advance())? {
             count += 1;
         }
         Ok(is_most_of(deleted, count))
@@ -93,10 +90,9 @@ impl Stack {
         }
         let held = self.hold(self.options.lock_timeout)?;
         let count = held.snapshot.tables.len();
-        if count > 1 {
-            self.compact(held, 0..count, false)
-        } else {
-            Ok(())
+        match count > 1 {
+            true => self.compact(held, 0..count, false),
+            false => Ok(()),
         }
     }
 
@@ -165,16 +161,10 @@ impl Stack {
         let name = self.new_name(options.min_update_index, options.max_update_index);
         let file = self.tables.create(&name)?;
         let sink = std::io::BufWriter::with_capacity(256 * 1024, file);
-        let finished = reftable::compact(tables, to_the_bottom, &options, sink)
-            .map_err(|error| self.format_error(error))?;
+        let finished = self.checked(reftable::compact(tables, to_the_bottom, &options, sink))?;
         let is_empty = finished.stats.is_empty();
-        Ok((
-            Merged {
-                name,
-                file: finished.sink,
-            },
-            is_empty,
-        ))
+        let file = finished.sink;
+        Ok((Merged { name, file }, is_empty))
     }
 }
 

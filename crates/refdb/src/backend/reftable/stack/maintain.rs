@@ -89,7 +89,7 @@ impl Stack {
         let to_the_bottom = range.start == 0;
         let options = self.options_of_merge(merged);
         let finished = reftable::compact(merged, to_the_bottom, &options, Vec::new());
-        let finished = finished.map_err(|error| self.format_error(error))?;
+        let finished = self.checked(finished)?;
         let (min, max) = (options.min_update_index, options.max_update_index);
         let name = shared.new_name(Some(epoch), min, max);
         let name = (!finished.stats.is_empty()).then_some(name);
