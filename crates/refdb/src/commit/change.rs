@@ -77,7 +77,7 @@ type Failed<'s> = Vec<(&'s Guarded, Option<Error>)>;
 
 /// Returns the name of a step that concerns no file that another one concerns, else nothing: a reflog below `refs/`
 /// has one name in a transaction, and all its entries are one step.
-fn apart((_, step): &(usize, Step)) -> &[u8] {
+fn apart((_, step): &Guarded) -> &[u8] {
     match step {
         Step::Append {
             place: Place::Log(name),
@@ -108,13 +108,7 @@ fn take_each<'s>(
 }
 
 fn is_packing(step: &Step) -> bool {
-    matches!(
-        step,
-        Step::Put {
-            place: Place::Packed,
-            ..
-        }
-    )
+    *step.place() == Place::Packed && matches!(step, Step::Put { .. })
 }
 
 /// Removes barriers in the places of refs that are in packed-refs now. One that cannot be removed, as its directory
@@ -189,7 +183,7 @@ impl Change {
         let holds = Holds::of(means.holder);
         let how = self.as_maker(&means, &holds);
         let system = means.holder.system();
-        let mut afterwards = Vec::new();
+        let mut journal = None;
         if self.guards.is_empty() {
             let how = How {
                 packed: None,
@@ -198,22 +192,19 @@ impl Change {
             };
             self.check_is_one(means.lock)?;
             self.take_one(system, &means.roots, how, &mut taken)?;
-            afterwards.append(&mut taken.lost);
-            if means.fsync {
-                afterwards.extend(sync(system, &taken.dirs, !how.sync_each).err());
+        } else {
+            let written = self.commit(&means)?;
+            if let Err(error) = self.take_all(&means.roots, how, &mut taken) {
+                written.leave();
+                return Ok(Carried::InPart(error));
             }
-            return Ok(Carried::Whole { afterwards });
+            journal = Some(written);
         }
-        let journal = self.commit(&means)?;
-        if let Err(error) = self.take_all(&means.roots, how, &mut taken) {
-            journal.leave();
-            return Ok(Carried::InPart(error));
-        }
-        afterwards.append(&mut taken.lost);
+        let mut afterwards = taken.lost;
         if means.fsync {
             afterwards.extend(sync(system, &taken.dirs, !how.sync_each).err());
         }
-        afterwards.extend(journal.end().err());
+        afterwards.extend(journal.and_then(|journal| journal.end().err()));
         Ok(Carried::Whole { afterwards })
     }
 
@@ -304,12 +295,13 @@ impl Change {
     fn take_all(&self, roots: &Roots, how: How<'_>, taken: &mut Taken) -> Result<()> {
         let mut failed = Failed::new();
         let take = |step: &Guarded, taken: &mut Taken| self.take_live(step, roots, how, taken);
+        let is_apart = |step: &Guarded| !apart(step).is_empty();
         for steps in self
             .steps
-            .chunk_by(|one, next| apart(one).is_empty() == apart(next).is_empty())
+            .chunk_by(|one, next| is_apart(one) == is_apart(next))
         {
             let names = steps.iter().map(apart);
-            let is_apart = steps.first().is_some_and(|step| !apart(step).is_empty());
+            let is_apart = steps.first().is_some_and(is_apart);
             let Some(middle) = is_apart.then(|| middle(names)).flatten() else {
                 take_each(steps, &take, taken, &mut failed);
                 continue;
@@ -360,10 +352,8 @@ impl Change {
             return Ok(());
         }
         // The locks were just looked at, or those who could have taken them.
-        let mut barred = self
-            .barred
-            .iter()
-            .filter_map(|&guard| self.guards.get(guard));
+        let barred = self.barred.iter();
+        let mut barred = barred.filter_map(|&guard| self.guards.get(guard));
         taken.lost.extend(unbar(roots, &mut barred, true));
         Ok(())
     }
@@ -396,7 +386,7 @@ impl Change {
 
     fn is_given(
         &self,
-        (guard, step): &(usize, Step),
+        (guard, step): &Guarded,
         roots: &Roots,
         transaction: u64,
         is_own: &dyn Fn(&Place) -> Result<bool>,
@@ -425,6 +415,10 @@ impl Change {
     ) -> Result<()> {
         let mut first = None;
         let mut last: Option<(usize, bool)> = None;
+        let give_up = |step: &Step, error: Error, taken: &mut Taken| {
+            let lost = step.given_up(roots, how.transaction, error);
+            taken.lost.push(lost);
+        };
         for (guard, step) in &self.steps {
             if is_torn && step.takes_away() {
                 continue;
@@ -434,9 +428,7 @@ impl Change {
                 Some((at, is_held)) if at == *guard => is_held,
                 _ => match self.guards.get(*guard).map_or(Ok(false), is_own) {
                     Err(error) if how.gives_up == GivesUp::Whatever => {
-                        taken
-                            .lost
-                            .push(step.given_up(roots, how.transaction, error));
+                        give_up(step, error, taken);
                         false
                     }
                     is_held => is_held?,
@@ -463,11 +455,7 @@ impl Change {
             };
             if is_held && let Err(error) = take(taken) {
                 match how.gives_up {
-                    GivesUp::Whatever => {
-                        taken
-                            .lost
-                            .push(step.given_up(roots, how.transaction, error));
-                    }
+                    GivesUp::Whatever => give_up(step, error, taken),
                     _ => first = first.or(Some(error)),
                 }
             }
@@ -509,26 +497,22 @@ impl Change {
         };
         // Steps under one lock follow each other.
         let mut last: Option<(usize, bool)> = None;
-        let is_missed = |both: &&(usize, Step)| {
-            let (guard, step) = both;
-            match step {
-                Step::Put { .. } => {
-                    matches!(self.is_given(both, roots, transaction, is_own), Ok(false))
-                        && is_old(step)
-                }
-                Step::Remove { .. } => {
-                    let is_lost = match last {
-                        Some((at, is_lost)) if at == *guard => is_lost,
-                        _ => {
-                            let guard = self.guards.get(*guard);
-                            guard.is_some_and(|guard| matches!(is_own(guard), Ok(false)))
-                        }
-                    };
-                    last = Some((*guard, is_lost));
-                    (is_torn || is_lost) && is_old(step)
-                }
-                Step::Append { .. } | Step::Move { .. } => false,
+        let mut is_lost = |at: usize| match last {
+            Some((known, is_lost)) if known == at => is_lost,
+            _ => {
+                let guard = self.guards.get(at);
+                let is_lost = guard.is_some_and(|guard| matches!(is_own(guard), Ok(false)));
+                last = Some((at, is_lost));
+                is_lost
             }
+        };
+        let is_missed = |both: &&Guarded| match both {
+            (_, step @ Step::Put { .. }) => {
+                let is_given = self.is_given(both, roots, transaction, is_own);
+                matches!(is_given, Ok(false)) && is_old(step)
+            }
+            (at, step @ Step::Remove { .. }) => (is_torn || is_lost(*at)) && is_old(step),
+            (_, Step::Append { .. } | Step::Move { .. }) => false,
         };
         let missed = self.steps.iter().filter(is_missed);
         missed.map(|(_, step)| roots.path(step.place())).collect()
@@ -542,10 +526,8 @@ impl Change {
     /// `Io` if that could not be found out.
     fn leave_out_linked(&mut self, roots: &Roots) -> Result<()> {
         let mut dirs = PlainDirs::new(roots);
-        let steps = self
-            .steps
-            .iter_mut()
-            .flat_map(|(_, step)| step.places_mut());
+        let steps = self.steps.iter_mut();
+        let steps = steps.flat_map(|(_, step)| step.places_mut());
         for place in self.guards.iter_mut().chain(steps) {
             match dirs.leads_to(place) {
                 Ok(true) => {}

@@ -176,7 +176,7 @@ impl Holder {
             );
             let is_empty = || hold.stat().is_ok_and(|stat| stat.len == 0);
             if !(signs == Signs::IfThereIsRoom && has_mark && is_full && is_empty()) {
-                self.who.home.system.remove_file(path)?;
+                system.remove_file(path)?;
                 return Err(error);
             }
         }
@@ -301,8 +301,7 @@ impl Holder {
     /// # Errors
     /// `AlreadyExists` when it is still there after the timeout.
     pub(crate) fn pass(&self, path: &Path, timeout: LockTimeout) -> io::Result<()> {
-        let system = self.who.home.system.as_ref();
-        self.wait_while(path, timeout, || is_barrier(system, path))
+        self.wait_while(path, timeout, || is_barrier(self.system(), path))
     }
 
     /// Waits as long as `is_so`, in the way a lock is waited for. What a process that has ended left at

@@ -141,10 +141,9 @@ impl Journal {
     /// # Errors
     /// `Io`; the journal is still there, and with its locks gone it does no harm.
     pub(super) fn end(self) -> Result<()> {
-        let system = self.home.system.as_ref();
-        remove_if_there(system, &self.path)
-            .or_else(|_| remove_if_there(system, &self.path))
-            .or_io("unable to remove", &self.path)?;
+        let remove = || remove_if_there(self.home.system.as_ref(), &self.path);
+        let removed = remove().or_else(|_| remove());
+        removed.or_io("unable to remove", &self.path)?;
         self.hold.lose_name();
         Ok(())
     }
@@ -240,17 +239,15 @@ fn look(home: &Arc<Home>, says: Says) -> Result<Found> {
         }
     }
     match read(home, &path, false) {
-        Ok(Some(journal)) => Ok(Found {
-            view: Some(Arc::new(View::of(home, journal)?)),
-            error,
-            is_young,
-        }),
-        // It was finished meanwhile, or is not written yet.
-        Ok(None) => Ok(Found {
-            view: None,
-            error,
-            is_young,
-        }),
+        Ok(journal) => {
+            // If there is none, it was finished meanwhile, or is not written yet.
+            let view = journal.map(|journal| View::of(home, journal)).transpose()?;
+            Ok(Found {
+                view: view.map(Arc::new),
+                error,
+                is_young,
+            })
+        }
         // That of a repository that was copied in the midst of a transaction says what is seen in the copy:
         // whole or not at all. That it was made here only matters to whoever finishes it.
         Err(flaw) if home.trusts(&stat) && flaw.kind() == ErrorKind::Corrupt => {
@@ -468,7 +465,7 @@ fn finish(home: &Arc<Home>, path: &Path, stat: &Stat, says: Says) -> Result<()> 
     }
     let guards = change.guards.iter();
     let (own, others): (Vec<_>, _) = guards.partition(|guard| matches!(is_own(guard), Ok(true)));
-    give_back(&roots, transaction, own.into_iter())?;
+    give_back(&roots, transaction, &own)?;
     remove_lockless_barriers(home, &roots, &others);
     Ok(())
 }
@@ -507,19 +504,13 @@ fn as_finisher<'h>(home: &Home, journal: &Read, says: Says, holds: &'h Holds) ->
 }
 
 /// Removes the locks of a transaction that is finished.
-fn give_back<'g>(
-    roots: &Roots,
-    transaction: u64,
-    mut guards: impl Iterator<Item = &'g Place>,
-) -> Result<()> {
-    guards.try_for_each(|guard| {
-        let Ok(spot) = roots.spot(guard) else {
-            return Ok(());
-        };
+fn give_back(roots: &Roots, transaction: u64, guards: &[&Place]) -> Result<()> {
+    for spot in guards.iter().filter_map(|guard| roots.spot(guard).ok()) {
         let lock = lock_path(&spot.path);
-        remove_with_barrier(spot.system.as_ref(), &lock, Some(transaction))
-            .or_io("unable to remove", &lock)
-    })
+        let removed = remove_with_barrier(spot.system.as_ref(), &lock, Some(transaction));
+        removed.or_io("unable to remove", &lock)?;
+    }
+    Ok(())
 }
 
 /// Returns whether the lock of a place is still one of the transaction that wrote the journal: a name

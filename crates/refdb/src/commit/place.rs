@@ -90,33 +90,6 @@ impl Place {
             Place::List(id) => id.as_deref().is_none_or(is_worktree_id),
         }
     }
-
-    fn path(&self, roots: &Roots) -> PathBuf {
-        let base = |id: Option<&[u8]>| match id {
-            Some(id) => joined(&roots.common.join("worktrees"), id),
-            None => roots.common.clone(),
-        };
-        match self {
-            Place::Ref(name) => {
-                let (id, bare) = split(name.as_bytes());
-                match bare.strip_prefix(b"refs/").filter(|_| id.is_none()) {
-                    Some(rest) => joined(&roots.refs, rest),
-                    None => joined(&base(id), bare),
-                }
-            }
-            Place::Log(name) => {
-                let (id, bare) = split(name.as_bytes());
-                // `worktrees/w/refs/heads/a` is the name of a ref that all worktrees share.
-                match id.filter(|_| is_per_worktree(bare)) {
-                    None => joined(&roots.logs, name.as_bytes()),
-                    Some(_) => joined(&base(id).join("logs"), bare),
-                }
-            }
-            Place::Packed => roots.packed.clone(),
-            Place::List(id) => base(id.as_deref()).join("reftable").join("tables.list"),
-            Place::Outside(path) => path.clone(),
-        }
-    }
 }
 
 /// Returns the worktree that a name starts with, and the rest.
@@ -329,7 +302,7 @@ impl Roots {
     /// # Errors
     /// Those of opening the directory that it is in.
     pub(super) fn spot(&self, place: &Place) -> io::Result<Spot> {
-        let path = place.path(self);
+        let path = self.path(place);
         let parent = self.packed.parent().unwrap_or(&self.common);
         let roots = [&*self.common, &*self.refs, &*self.logs, parent];
         let root = roots.into_iter().find(|root| is_path_in(&path, root));
@@ -338,11 +311,10 @@ impl Roots {
             true => self.beneath(root)?,
             false => Arc::clone(&self.system),
         };
-        let floor = root.to_owned();
         Ok(Spot {
             system,
             path,
-            floor,
+            floor: root.to_owned(),
         })
     }
 
@@ -393,7 +365,30 @@ impl Roots {
 
     /// Returns where a place is, by what is known without asking.
     pub(crate) fn path(&self, place: &Place) -> PathBuf {
-        place.path(self)
+        let base = |id: Option<&[u8]>| match id {
+            Some(id) => joined(&self.common.join("worktrees"), id),
+            None => self.common.clone(),
+        };
+        match place {
+            Place::Ref(name) => {
+                let (id, bare) = split(name.as_bytes());
+                match bare.strip_prefix(b"refs/").filter(|_| id.is_none()) {
+                    Some(rest) => joined(&self.refs, rest),
+                    None => joined(&base(id), bare),
+                }
+            }
+            Place::Log(name) => {
+                let (id, bare) = split(name.as_bytes());
+                // `worktrees/w/refs/heads/a` is the name of a ref that all worktrees share.
+                match id.filter(|_| is_per_worktree(bare)) {
+                    None => joined(&self.logs, name.as_bytes()),
+                    Some(_) => joined(&base(id).join("logs"), bare),
+                }
+            }
+            Place::Packed => self.packed.clone(),
+            Place::List(id) => base(id.as_deref()).join("reftable").join("tables.list"),
+            Place::Outside(path) => path.clone(),
+        }
     }
 }
 

@@ -123,16 +123,15 @@ impl View {
     fn steps_of(&self, place: &Place) -> impl DoubleEndedIterator<Item = &(usize, Step)> {
         let all = &*self.journal.change.steps;
         let written = |it: &Concern| it.place(all).and_then(Place::write);
-        let (first, end) = match place.write() {
-            Some(name) => {
-                let name = Some(name);
-                let first = self.steps.partition_point(|it| written(it) < name);
-                (first, self.steps.partition_point(|it| written(it) <= name))
-            }
-            None => (0, 0),
-        };
-        let found = self.steps.get(first..end).unwrap_or_default();
-        found.iter().filter_map(|it| all.get(it.step as usize))
+        let found = place.write().and_then(|name| {
+            let first = self.steps.partition_point(|it| written(it) < Some(name));
+            let end = self.steps.partition_point(|it| written(it) <= Some(name));
+            self.steps.get(first..end)
+        });
+        found
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|it| all.get(it.step as usize))
     }
 
     /// Returns the files of which one is a reflog, in the order in which it has these names.
