@@ -96,11 +96,7 @@ impl Refs {
     /// # Errors
     /// `Corrupt` or `Io` for the files.
     pub fn seek(&mut self, name: &[u8]) -> Result<()> {
-        self.prefix.clear();
-        self.start = name.to_vec();
-        self.fresh = true;
-        let sought = self.cursor.seek(name, b"");
-        self.told(sought)
+        self.stand_before(name.to_vec(), b"")
     }
 
     /// Stands before the first ref whose name starts with `prefix` (no regard for `/`), and ends
@@ -109,11 +105,7 @@ impl Refs {
     /// # Errors
     /// `Corrupt` or `Io` for the files.
     pub fn seek_prefix(&mut self, prefix: &[u8]) -> Result<()> {
-        self.prefix = prefix.to_vec();
-        self.start = prefix.to_vec();
-        self.fresh = true;
-        let sought = self.cursor.seek(prefix, prefix);
-        self.told(sought)
+        self.stand_before(prefix.to_vec(), prefix)
     }
 
     /// Stands before the first ref behind `name` whose name starts with `prefix`, and ends behind the last
@@ -134,17 +126,16 @@ impl Refs {
     /// # Errors
     /// `Corrupt` or `Io` for the files.
     pub fn seek_after(&mut self, name: &[u8], prefix: &[u8]) -> Result<()> {
-        self.prefix = prefix.to_vec();
-        self.start = behind(name).max(prefix.to_vec());
-        self.fresh = true;
-        let sought = self.cursor.seek(&self.start, &self.prefix);
-        self.told(sought)
+        self.stand_before(behind(name).max(prefix.to_vec()), prefix)
     }
 
-    /// Returns what was told of the files, if it is not that the refs were moved.
-    fn told<T>(&self, told: Result<T>) -> Result<T> {
-        match told {
-            Ok(told) => Ok(told),
+    /// Stands before the first ref from `start` on whose name starts with `prefix`.
+    fn stand_before(&mut self, start: Vec<u8>, prefix: &[u8]) -> Result<()> {
+        self.prefix = prefix.to_vec();
+        self.start = start;
+        self.fresh = true;
+        match self.cursor.seek(&self.start, prefix) {
+            Ok(()) => Ok(()),
             Err(error) => self.if_still_there(Err(error)),
         }
     }

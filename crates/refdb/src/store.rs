@@ -24,8 +24,9 @@ use refdb_names::name::is_pseudoref;
 use refdb_names::{ObjectId, RefName, RefNameBuf};
 
 use crate::backend::cursor::Cursor;
-use crate::backend::files::pseudoref;
+use crate::backend::files::{FilesBackend, pseudoref};
 use crate::backend::maintained::Maintained;
+use crate::backend::reftable::ReftableBackend;
 use crate::backend::tags::Wanted;
 use crate::backend::{Backend, OptimizeOptions, RefFormat, Value};
 use crate::error::{Error, ErrorKind, Result};
@@ -75,33 +76,42 @@ impl Store {
         objects: Arc<dyn Objects>,
         options: Options,
     ) -> Result<Store> {
+        if format == RefFormat::Reftable {
+            return Ok(Store::of_tables(system, layout, None, objects, options));
+        }
         let options = Arc::new(options);
         let system = system.near(layout.common_dir()).unwrap_or(system);
-        let pseudorefs = match format {
-            RefFormat::Files => None,
-            RefFormat::Reftable => Some(layout.worktree_dir().to_owned()),
-        };
-        let backend: Arc<dyn Backend> = match format {
-            RefFormat::Files => Arc::new(crate::backend::files::FilesBackend::new(
-                Arc::clone(&system),
-                layout,
-                Arc::clone(&options),
-            )),
-            RefFormat::Reftable => Arc::new(crate::backend::reftable::ReftableBackend::new(
-                Arc::clone(&system),
-                layout,
-                Arc::clone(&options),
-                None,
-            )),
-        };
+        let backend = FilesBackend::new(Arc::clone(&system), layout, Arc::clone(&options));
         Ok(Store {
-            backend,
+            backend: Arc::new(backend),
+            objects,
+            options,
+            system,
+            commits: Arc::default(),
+            pseudorefs: None,
+        })
+    }
+
+    /// Opens refs in tables; with a register those of the common directory are where that says.
+    fn of_tables(
+        system: Arc<dyn System>,
+        layout: Layout,
+        register: Option<Arc<Register>>,
+        objects: Arc<dyn Objects>,
+        options: Options,
+    ) -> Store {
+        let options = Arc::new(options);
+        let system = system.near(layout.common_dir()).unwrap_or(system);
+        let pseudorefs = Some(layout.worktree_dir().to_owned());
+        let (near, settings) = (Arc::clone(&system), Arc::clone(&options));
+        Store {
+            backend: Arc::new(ReftableBackend::new(near, layout, settings, register)),
             objects,
             options,
             system,
             commits: Arc::default(),
             pseudorefs,
-        })
+        }
     }
 
     /// Opens the refs that many machines share, as the main worktree of a repository sees them.
@@ -131,22 +141,9 @@ impl Store {
             let what = "a store that machines share cannot be used from a linked worktree yet";
             return Err(Error::new(ErrorKind::Unsupported, what));
         }
-        let options = Arc::new(options);
-        let system = register.system_shared();
-        let system = system.near(layout.common_dir()).unwrap_or(system);
-        Ok(Store {
-            backend: Arc::new(crate::backend::reftable::ReftableBackend::new(
-                Arc::clone(&system),
-                layout.clone(),
-                Arc::clone(&options),
-                Some(register),
-            )),
-            objects,
-            options,
-            system,
-            commits: Arc::default(),
-            pseudorefs: Some(layout.worktree_dir().to_owned()),
-        })
+        let (system, layout) = (register.system_shared(), layout.clone());
+        let register = Some(register);
+        Ok(Store::of_tables(system, layout, register, objects, options))
     }
 
     /// Returns the format that the refs are kept in.
@@ -309,12 +306,18 @@ impl Store {
     /// # Errors
     /// As for [`Transaction::prepare`], for what keeps every transaction from being written.
     pub fn group(&self) -> Result<Option<Group<'_>>> {
-        let hook = hook::present(self.options.hook.as_deref())?;
-        if hook.is_some() || self.backend.tries_again().is_some() {
+        if !self.takes_several()? {
             return Ok(None);
         }
         let backend = self.backend.as_ref();
         Group::new(backend, &self.options, self.system.as_ref()).map(Some)
+    }
+
+    /// Returns whether several transactions may be one: no hook wants to be told of each, and none has to be
+    /// tried again.
+    fn takes_several(&self) -> Result<bool> {
+        let hook = hook::present(self.options.hook.as_deref())?;
+        Ok(hook.is_none() && self.backend.tries_again().is_none())
     }
 
     /// Prepares transactions as one, at the cost of one; `None` if it is not certain that each of them
@@ -349,12 +352,10 @@ impl Store {
         &'s self,
         transactions: impl IntoIterator<Item = &'t Transaction<'s>>,
     ) -> Result<Option<Prepared<'s>>> {
-        let hook = hook::present(self.options.hook.as_deref())?;
-        if hook.is_some() || self.backend.tries_again().is_some() {
-            return Ok(None);
+        match self.takes_several()? {
+            true => self.transaction().together(transactions.into_iter()),
+            false => Ok(None),
         }
-        let transactions = transactions.into_iter();
-        self.transaction().together(transactions)
     }
 
     /// Does something again for as long as another writer is faster.

@@ -35,19 +35,11 @@ impl Register {
     /// # Errors
     /// As for [`Register::swap`], and `Locked` when the store is frozen, or too busy.
     pub fn begin_epoch(&self) -> Result<u64> {
-        for _ in 0..FENCES_MAX {
-            let base = self.known()?;
-            check_open(&base.head, &self.name())?;
-            let mut new = base.head.clone();
-            new.epoch += 1;
-            let epoch = new.epoch;
-            match self.swap(&base, new)? {
-                Swapped::Done => return Ok(epoch),
-                Swapped::Moved => {}
-            }
-        }
-        let what = format!("{}: too busy to be maintained now", self.name());
-        Err(Error::new(ErrorKind::Locked, what))
+        self.change("maintained", |head| {
+            check_open(head, &self.name())?;
+            head.epoch += 1;
+            Ok(head.epoch)
+        })
     }
 
     /// Keeps every writer out, or lets them in again (`None`).
@@ -55,16 +47,24 @@ impl Register {
     /// # Errors
     /// As for [`Register::swap`], and `Locked` when the store is too busy.
     pub fn set_frozen(&self, reason: Option<&str>) -> Result<()> {
+        self.change("frozen", |head| {
+            head.frozen = reason.map(str::to_owned);
+            Ok(())
+        })
+    }
+
+    /// Replaces the head by what `change` makes of it, unless other writers are faster again and again; returns
+    /// what that gives. `what` says what the store is to be then.
+    fn change<T>(&self, what: &str, change: impl Fn(&mut Head) -> Result<T>) -> Result<T> {
         for _ in 0..FENCES_MAX {
             let base = self.known()?;
             let mut new = base.head.clone();
-            new.frozen = reason.map(str::to_owned);
-            match self.swap(&base, new)? {
-                Swapped::Done => return Ok(()),
-                Swapped::Moved => {}
+            let given = change(&mut new)?;
+            if let Swapped::Done = self.swap(&base, new)? {
+                return Ok(given);
             }
         }
-        let what = format!("{}: too busy to be frozen now", self.name());
+        let what = format!("{}: too busy to be {what} now", self.name());
         Err(Error::new(ErrorKind::Locked, what))
     }
 

@@ -8,7 +8,7 @@
 //! 3. Who gives up makes sure first that the request can do nothing any more.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ pub struct Settings {
     /// next one to name. Whoever makes fewer may end before that, and stores them when they are needed.
     pub ahead_after: usize,
     /// Where tables are kept for the processes of this machine; nowhere if that is `None`.
-    pub cache: Option<std::path::PathBuf>,
+    pub cache: Option<PathBuf>,
 }
 
 impl Default for Settings {
@@ -161,10 +161,8 @@ impl Register {
         system: Arc<dyn System>,
         settings: Settings,
     ) -> Result<Register> {
-        let cache = match &settings.cache {
-            Some(dir) => Some(TableCache::open(Arc::clone(&system), dir)?),
-            None => None,
-        };
+        let open = |dir: &PathBuf| TableCache::open(Arc::clone(&system), dir);
+        let cache = settings.cache.as_ref().map(open).transpose()?;
         Ok(Register {
             shared,
             system,
@@ -211,12 +209,8 @@ impl Register {
     /// # Errors
     /// As for [`Register::current`].
     pub fn known(&self) -> Result<Arc<Known>> {
-        let known = self
-            .state()
-            .known
-            .as_ref()
-            .map(|known| Arc::clone(&known.0));
-        known.map_or_else(|| self.current(Freshness::Fresh), Ok)
+        let known = self.state().known.clone();
+        known.map_or_else(|| self.current(Freshness::Fresh), |known| Ok(known.0))
     }
 
     /// Returns a head that is fresh enough.
@@ -279,18 +273,14 @@ impl Register {
     /// Finds the present head, from one that was present before.
     fn look(&self, known: Option<Arc<Known>>) -> Result<Arc<Known>> {
         let is_first = known.is_none();
-        let mut known = match known {
-            Some(known) => known,
-            None => match self.read(0, None)? {
-                Some(known) => known,
-                None => {
-                    let what = format!(
-                        "{}: there is no store; to make one: refdb store init",
-                        self.name()
-                    );
-                    return Err(Error::new(ErrorKind::NoRepository, what));
-                }
-            },
+        let first = match known {
+            None => self.read(0, None)?,
+            known => known,
+        };
+        let Some(mut known) = first else {
+            let name = self.name();
+            let what = format!("{name}: there is no store; to make one: refdb store init");
+            return Err(Error::new(ErrorKind::NoRepository, what));
         };
         if is_first && known.head.slot_count == 1 {
             return Ok(known);
@@ -320,10 +310,8 @@ impl Register {
                 _ => return Ok(known),
             }
         }
-        let what = format!(
-            "{}: the head changes faster than it can be read",
-            self.name()
-        );
+        let name = self.name();
+        let what = format!("{name}: the head changes faster than it can be read");
         Err(Error::new(ErrorKind::Locked, what))
     }
 
@@ -360,10 +348,8 @@ impl Register {
         new.slots = versions.take(others).cloned().collect();
         let content = new.encode();
         if content.len() > HEAD_LEN_MAX {
-            let what = format!(
-                "{}: the head would be longer than {HEAD_LEN_MAX} bytes",
-                self.name()
-            );
+            let name = self.name();
+            let what = format!("{name}: the head would be longer than {HEAD_LEN_MAX} bytes");
             return Err(Error::new(ErrorKind::Misuse, what));
         }
         {
@@ -385,16 +371,13 @@ impl Register {
 
     /// Stores a table, under a name that nothing else has.
     pub(crate) fn put_table(&self, key: &TableKey, content: &[u8]) -> Result<()> {
-        let mut attempt = 0;
-        loop {
+        for attempt in 0..TRIES_MAX {
             match self.try_table(key, content) {
-                Err(error) if error.kind() == ErrorKind::Io && attempt < TRIES_MAX => {
-                    self.system.sleep(pause(attempt));
-                    attempt += 1;
-                }
+                Err(error) if error.kind() == ErrorKind::Io => self.system.sleep(pause(attempt)),
                 stored => return stored,
             }
         }
+        self.try_table(key, content)
     }
 
     /// As [`Register::put_table`], by one attempt.
@@ -425,10 +408,10 @@ impl Register {
                 "the table is not the one that the head names: its length or checksum is another";
             return Err(Error::corrupt_store(&place, what));
         }
-        match &self.cache {
-            Some(cache) => Ok(Some(cache.keep(entry, content))),
-            None => Ok(Some(content)),
-        }
+        Ok(Some(match &self.cache {
+            Some(cache) => cache.keep(entry, content),
+            None => content,
+        }))
     }
 }
 
@@ -510,9 +493,8 @@ impl Attempt<'_> {
         let Some(after) = now.head.generation.checked_sub(self.new.generation) else {
             return Ok(None);
         };
-        let recent = usize::try_from(after).ok();
-        let recent = recent.and_then(|after| now.head.recent.get(after));
-        match recent {
+        let after = usize::try_from(after).ok();
+        match after.and_then(|after| now.head.recent.get(after)) {
             Some(id) if *id == self.id => Ok(Some(Swapped::Done)),
             Some(_) => Ok(Some(Swapped::Moved)),
             None => Err(unknown(register.name())),

@@ -171,13 +171,9 @@ impl SharedTables {
     pub(super) fn known(&self) -> Result<Arc<Known>> {
         let known = self.0.register.known()?;
         if known.head.object_format != self.0.object_format {
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                format!(
-                    "{}: the store is of another object format",
-                    self.0.register.name()
-                ),
-            ));
+            let name = self.0.register.name();
+            let what = format!("{name}: the store is of another object format");
+            return Err(Error::new(ErrorKind::Unsupported, what));
         }
         Ok(known)
     }
@@ -299,7 +295,12 @@ impl SharedTables {
 
     fn add(&self, head: &mut Head, entry: TableEntry) -> Result<()> {
         if head.tables.len() == TABLES_MAX {
-            return Err(self.too_many());
+            let what = format!(
+                "{}: the store has {TABLES_MAX} tables, and cannot name more before they are merged: \
+                 refdb pack-refs",
+                self.register().name()
+            );
+            return Err(Error::new(ErrorKind::Locked, what));
         }
         head.tables.push(entry);
         Ok(())
@@ -328,15 +329,6 @@ impl SharedTables {
             .chain(old.dropped.iter().cloned())
             .take(DROPPED_MAX)
             .collect();
-    }
-
-    fn too_many(&self) -> Error {
-        let what = format!(
-            "{}: the store has {TABLES_MAX} tables, and cannot name more before they are merged: \
-             refdb pack-refs",
-            self.register().name()
-        );
-        Error::new(ErrorKind::Locked, what)
     }
 }
 
