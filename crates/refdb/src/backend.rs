@@ -255,10 +255,8 @@ pub(crate) trait Session: Send {
     /// hook wants to know.
     fn any_packed(&self, names: &[RefName<'_>]) -> Result<Option<bool>>;
 
-    /// Returns where a ref is kept, and by which name there; `None` where each has one name.
-    fn locate<'n>(&self, _name: RefName<'n>) -> Option<(Place, RefName<'n>)> {
-        None
-    }
+    /// Returns where a ref is kept, and by which name there.
+    fn locate<'n>(&self, name: RefName<'n>) -> (Place, RefName<'n>);
 
     /// Reads a reflog, the oldest entry first, and prepares it anew with what `judge` leaves of each
     /// entry, and `then` behind that. Returns whether there is such a reflog. Its name was locked before,

@@ -298,7 +298,7 @@ impl<'s> Transaction<'s> {
         }
         Ok(Prepared {
             session,
-            rejections: expansion.into_rejections(),
+            rejections: expansion.rejections,
             announcer,
             initial: self.initial,
             again: None,

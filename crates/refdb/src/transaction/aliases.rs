@@ -35,13 +35,12 @@ pub(super) fn check(expansion: &Expansion<'_>, session: &dyn Session) -> Result<
         !state.rejected && !state.log_only
     };
     let values = (0..expansion.updates.len()).filter(is_value);
-    let mut kept: Vec<_> = values
-        .filter_map(|update| {
-            let (place, bare) = session.locate(expansion.name(update))?;
-            // `a-b` sorts before `a/`, and `a` before both.
-            Some((place, [bare.as_bytes(), b"/"].concat(), update))
-        })
-        .collect();
+    let located = values.map(|update| {
+        let (place, bare) = session.locate(expansion.name(update));
+        // `a-b` sorts before `a/`, and `a` before both.
+        (place, [bare.as_bytes(), b"/"].concat(), update)
+    });
+    let mut kept: Vec<_> = located.collect();
     kept.sort();
     for (one, other) in kept.iter().zip(kept.iter().skip(1)) {
         let is_nested = one.0 == other.0 && other.1.starts_with(&one.1);

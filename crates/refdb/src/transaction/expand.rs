@@ -158,10 +158,6 @@ impl<'q> Expansion<'q> {
         self.queue.expected(self.edit(update))
     }
 
-    pub(super) fn into_rejections(self) -> Vec<Rejection> {
-        self.rejections
-    }
-
     /// Returns whether there is no ref of the name of one of the updates.
     pub(super) fn misses_any(&self) -> bool {
         let mut currents = self.updates.iter().map(|update| update.current);

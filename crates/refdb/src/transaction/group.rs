@@ -102,7 +102,7 @@ impl<'s> Group<'s> {
             self.session.abandon();
             return Err(error);
         }
-        Ok(expansion.into_rejections())
+        Ok(expansion.rejections)
     }
 
     /// Writes all that can be written without becoming visible.

@@ -106,8 +106,8 @@ impl<'s> Announcer<'s> {
             None => {}
             Some(false) => hook::tell(self.hook, Step::Aborted, &lines)?,
             Some(true) => {
-                self.ask_packed(Step::Preparing, &lines)?;
-                self.ask_packed(Step::Prepared, &lines)?;
+                hook::ask_or_abort(self.hook, Step::Preparing, &lines)?;
+                hook::ask_or_abort(self.hook, Step::Prepared, &lines)?;
                 self.packed = Some(lines);
             }
         }
@@ -146,8 +146,8 @@ impl<'s> Announcer<'s> {
     pub(super) fn publishing_initial(&self) -> Result<()> {
         for lines in [&self.packed, &self.loose].into_iter().flatten() {
             if !lines.is_empty() {
-                self.ask_packed(Step::Preparing, lines)?;
-                self.ask_packed(Step::Prepared, lines)?;
+                hook::ask_or_abort(self.hook, Step::Preparing, lines)?;
+                hook::ask_or_abort(self.hook, Step::Prepared, lines)?;
             }
         }
         Ok(())
@@ -207,14 +207,6 @@ impl<'s> Announcer<'s> {
             return Ok(());
         }
         hook::tell(self.hook, Step::Aborted, &lines)
-    }
-
-    fn ask_packed(&self, step: Step, lines: &[u8]) -> Result<()> {
-        let answer = hook::ask(self.hook, step, lines);
-        if answer.is_err() {
-            hook::tell(self.hook, Step::Aborted, lines)?;
-        }
-        answer
     }
 }
 

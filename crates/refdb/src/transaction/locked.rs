@@ -318,7 +318,7 @@ impl Session for LockedSession<'_> {
         self.session.any_packed(names)
     }
 
-    fn locate<'n>(&self, name: RefName<'n>) -> Option<(Place, RefName<'n>)> {
+    fn locate<'n>(&self, name: RefName<'n>) -> (Place, RefName<'n>) {
         self.session.locate(name)
     }
 

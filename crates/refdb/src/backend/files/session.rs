@@ -485,8 +485,8 @@ impl Session for FilesSession {
         Ok(Some(false))
     }
 
-    fn locate<'n>(&self, name: RefName<'n>) -> Option<(Place, RefName<'n>)> {
-        Some(self.files.layout.locate(name))
+    fn locate<'n>(&self, name: RefName<'n>) -> (Place, RefName<'n>) {
+        self.files.layout.locate(name)
     }
 
     fn rewrite_log(

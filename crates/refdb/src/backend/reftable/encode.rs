@@ -8,19 +8,10 @@ use reftable::{LogRecord, LogValue, MergedLogs, MergedRefs, RefRecord, RefValue,
 
 use super::log_write::LogChangeRecord;
 use super::logs;
-use super::stack::{Added, Own, Snapshot, Stack};
+use super::stack::{Added, Own, Pending, Snapshot, Stack};
 use crate::backend::{NewValue, Plan, Write};
 use crate::error::Result;
 use crate::system::beside::ahead;
-
-/// A table that is encoded and not stored yet.
-pub(super) struct Pending {
-    pub(super) content: Vec<u8>,
-    pub(super) options: reftable::WriteOptions,
-    pub(super) added: Added,
-    /// How many tables on top of the stack it takes the place of.
-    pub(super) replaces: usize,
-}
 
 /// Encodes the table that makes a plan true in one stack.
 pub(super) struct Encoder<'e, 'a> {

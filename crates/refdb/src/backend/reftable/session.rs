@@ -21,9 +21,9 @@ use refdb_names::{ObjectFormat, RefName, RefNameBuf};
 use reftable::Table;
 
 use super::cursor::StackCursor;
-use super::encode::{Encoder, Pending};
+use super::encode::Encoder;
 use super::log_write::LogChangeRecord;
-use super::stack::{Added, Held, Publish, Stack};
+use super::stack::{Added, Held, Pending, Publish, Stack};
 use super::walk::{self, Few, Walk, whole_worktree};
 use super::{ReftableBackend, find};
 use crate::backend::cursor::{Cursor, OverCursor};
@@ -308,8 +308,8 @@ impl Session for ReftableSession<'_> {
         Ok(None)
     }
 
-    fn locate<'n>(&self, name: RefName<'n>) -> Option<(Place, RefName<'n>)> {
-        Some(self.backend.layout.locate(name))
+    fn locate<'n>(&self, name: RefName<'n>) -> (Place, RefName<'n>) {
+        self.backend.layout.locate(name)
     }
 
     fn rewrite_log(
@@ -437,13 +437,11 @@ impl ReftableSession<'_> {
         let (Some(part), None) = (parts.next(), parts.next()) else {
             return;
         };
-        let Some(pending) = part.pending.as_mut().filter(|it| it.replaces == 0) else {
+        let Some(pending) = part.pending.as_ref().filter(|it| it.replaces == 0) else {
             return;
         };
-        if let Some(folded) = part.stack.fold(&part.held, &pending.content, pending.added) {
-            pending.content = folded.content;
-            pending.options = folded.options;
-            pending.replaces = folded.replaces;
+        if let Some(folded) = part.stack.fold(&part.held, pending) {
+            part.pending = Some(folded);
         }
     }
 

@@ -83,6 +83,15 @@ pub(super) struct Added {
     pub(super) deleted: u64,
 }
 
+/// A table that is encoded and not stored yet.
+pub(super) struct Pending {
+    pub(super) content: Vec<u8>,
+    pub(super) options: WriteOptions,
+    pub(super) added: Added,
+    /// How many tables on top of the stack it takes the place of.
+    pub(super) replaces: usize,
+}
+
 /// What became of a new list.
 pub(super) enum Publish {
     /// Readers see it. The error says why it may not be durable, or what it replaced is still there.

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use reftable::Table;
 use reftable::compaction::{choose, choose_worthwhile};
-use reftable::{Table, WriteOptions};
 
 use crate::backend::reftable::shared::{Ahead, SharedTables, is_inline};
 
-use super::{Added, COMPACT_UNDER_LOCK_MAX, Held, Snapshot, Stack, is_most_of, may_be_mostly_dead};
+use super::{
+    COMPACT_UNDER_LOCK_MAX, Held, Pending, Snapshot, Stack, is_most_of, may_be_mostly_dead,
+};
 
 /// So many times what a commit brings itself may be merged with it under its lock.
 const TIMES_MAX: u64 = 8;
@@ -23,14 +25,6 @@ pub(in crate::backend::reftable) struct Own {
     pub(in crate::backend::reftable) deleted: u64,
 }
 
-/// A new table that stands for itself and for those on top of the stack.
-pub(in crate::backend::reftable) struct Folded {
-    pub(in crate::backend::reftable) content: Vec<u8>,
-    pub(in crate::backend::reftable) options: WriteOptions,
-    /// How many tables it takes the place of.
-    pub(in crate::backend::reftable) replaces: usize,
-}
-
 impl Stack {
     /// Merges a table that is not stored yet with those that a compaction would merge it with as
     /// soon as it is: one table is stored and one list published instead of two. `None` where that
@@ -42,12 +36,12 @@ impl Stack {
     pub(in crate::backend::reftable) fn fold(
         &self,
         held: &Held,
-        content: &[u8],
-        added: Added,
-    ) -> Option<Folded> {
+        pending: &Pending,
+    ) -> Option<Pending> {
         if let Some(shared) = self.tables.as_shared() {
-            return self.fold_newest(shared, held, content);
+            return self.fold_newest(shared, held, pending);
         }
+        let (content, added) = (&pending.content, pending.added);
         let below = &held.snapshot.tables;
         let weight = |tables: &[Arc<Table>]| -> u64 { tables.iter().map(|t| t.weight()).sum() };
         let own = content.len() as u64;
@@ -55,7 +49,7 @@ impl Stack {
         if added.deleted > 0 && weight(below) > most {
             return None;
         }
-        let new = Arc::new(self.open_table("", content.to_vec()).ok()?);
+        let new = Arc::new(self.open_table("", content.clone()).ok()?);
         let tables: Vec<Arc<Table>> = below.iter().cloned().chain([new]).collect();
         let range = self.choose(&tables, added).ok()??;
         let merged = tables.get(range.clone())?;
@@ -68,29 +62,31 @@ impl Stack {
         }
         let options = self.options_of_merge(merged);
         let finished = reftable::compact(merged, range.start == 0, &options, Vec::new()).ok()?;
-        (!finished.stats.is_empty()).then_some(Folded {
+        (!finished.stats.is_empty()).then_some(Pending {
             content: finished.sink,
             options,
+            added,
             replaces: names.len(),
         })
     }
 
     /// Merges a table with the newest records of a shared store, which are in its head; `None` if there
     /// are none, or if they are a table by now. Deletions stay, for whoever follows the changes.
-    fn fold_newest(&self, shared: &SharedTables, held: &Held, content: &[u8]) -> Option<Folded> {
+    fn fold_newest(&self, shared: &SharedTables, held: &Held, new: &Pending) -> Option<Pending> {
         let ahead = shared.stored_ahead(&held.snapshot.stamp).ok()?;
         if ahead.iter().any(Ahead::is_newest) {
             return None;
         }
         is_inline(held.snapshot.names.last()?).then_some(())?;
         let newest = held.snapshot.tables.last()?;
-        let new = Arc::new(self.open_table("", content.to_vec()).ok()?);
-        let tables = [Arc::clone(newest), new];
+        let table = Arc::new(self.open_table("", new.content.clone()).ok()?);
+        let tables = [Arc::clone(newest), table];
         let options = self.options_of_merge(&tables);
         let finished = reftable::compact(&tables, false, &options, Vec::new()).ok()?;
-        Some(Folded {
+        Some(Pending {
             content: finished.sink,
             options,
+            added: new.added,
             replaces: 1,
         })
     }
