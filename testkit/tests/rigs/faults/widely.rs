@@ -40,7 +40,7 @@ fn kinds(turn: usize, is_long: bool) -> Vec<(Failure, bool)> {
     let mut kinds = Vec::new();
     for (number, failure) in failures.enumerate() {
         let lasts = [false, true].into_iter();
-        let lasts = lasts.filter(|&lasts| is_long || lasts == ((number + turn) % 2 == 0));
+        let lasts = lasts.filter(|&lasts| is_long || lasts == (number + turn).is_multiple_of(2));
         kinds.extend(lasts.map(|lasts| (failure, lasts)));
     }
     // What is interrupted again and again never ends, here as in the system.

@@ -80,6 +80,16 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
     if let Some(register) = repository.register() {
         return store::verify_all(register, out, wish);
     }
+    check_as_git(context, repository, strict, verbose)
+}
+
+/// Tells what Git's checks find.
+fn check_as_git(
+    context: &Context,
+    repository: &Repository,
+    strict: bool,
+    verbose: bool,
+) -> Result<()> {
     let git_dir = context.shown_git_dir(repository);
     let severities = severities(repository, strict)?;
     let mut has_told = false;
@@ -107,15 +117,12 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
             complain(&format!("Checking {line}\n"));
         }
     });
-    let clean = match checked {
+    match checked {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Failure::Exit(255)),
         // Were it begun again, that would be told twice.
-        Err(error) if has_told => return Err(Failure::whole(&error)),
-        checked => checked?,
-    };
-    if clean {
-        Ok(())
-    } else {
-        Err(Failure::Exit(255))
+        Err(error) if has_told => Err(Failure::whole(&error)),
+        Err(error) => Err(error.into()),
     }
 }
 
