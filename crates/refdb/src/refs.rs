@@ -153,7 +153,7 @@ impl Refs {
             Ok(true) => true,
             ended => self.if_still_there(ended)?,
         };
-        Ok(more.then(|| self.cursor.record()))
+        more.then(|| self.show()).transpose()
     }
 
     /// Moves to the next ref; returns whether there is one.
@@ -161,12 +161,7 @@ impl Refs {
         self.fresh = false;
         while self.cursor.advance()? {
             match self.exclusion() {
-                None => {
-                    let record = self.cursor.record();
-                    look_at(&record, self.still_there.as_ref())?;
-                    self.shown = self.shown || !record.broken;
-                    return Ok(true);
-                }
+                None => return Ok(true),
                 Some(prefix) => match successor(prefix) {
                     Some(end) if end.starts_with(&self.prefix) => {
                         self.cursor.seek(&end, &self.prefix)?;
@@ -177,6 +172,14 @@ impl Refs {
             }
         }
         Ok(false)
+    }
+
+    /// Returns the ref on which the cursor stands, for somebody to see.
+    fn show(&mut self) -> Result<RefRecord<'_>> {
+        let record = self.cursor.record();
+        look_at(&record, self.still_there.as_ref())?;
+        self.shown |= !record.broken;
+        Ok(record)
     }
 
     /// Calls `each` with every ref from here on, until it gives `false`; returns whether it never did.
@@ -204,7 +207,7 @@ impl Refs {
                 if !self.advance()? {
                     return Ok(true);
                 }
-                if !each(self.cursor.record())? {
+                if !each(self.show()?)? {
                     return Ok(false);
                 }
             }
