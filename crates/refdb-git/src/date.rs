@@ -55,7 +55,7 @@ fn raw(text: &[u8]) -> Option<(i64, i32)> {
         return None;
     }
     // Whatever its hours and minutes, it is the zone.
-    let offset = i32::try_from(value(digits) / 100 * 3600 + value(digits) % 100 * 60).ok()?;
+    let offset = hours_and_minutes(value(digits))?;
     let offset = if *sign == b'-' { -offset } else { offset };
     Some((seconds.to_str().ok()?.parse().ok()?, offset))
 }
@@ -180,8 +180,7 @@ impl Fields {
             }
             // A zone without its sign, anywhere, whatever its minutes.
             (4, ..=1400) if self.offset.is_none() => {
-                let minutes = number / 100 * 60 + number % 100;
-                self.offset = i32::try_from(minutes * 60).ok();
+                self.offset = hours_and_minutes(number);
             }
             (4, 1901..2100) => self.year = Some(number),
             (1 | 2, 1..32) if self.day.is_none() => self.day = Some(number),
@@ -321,12 +320,17 @@ fn zone_offset(text: &[u8]) -> (Option<i32>, usize) {
         ([_, _, _, _], _) => (value(digits) / 100, value(digits) % 100),
         _ => return (None, len),
     };
-    let offset = i32::try_from(hours * 3600 + minutes * 60).ok();
+    let offset = hours_and_minutes(hours * 100 + minutes);
     let is_west = text.starts_with(b"-");
     let offset = offset.map(|it| if is_west { -it } else { it });
     // A minute to the west is how Git says that it knows of no zone.
     let is_zone = |it: &i32| hours < 24 && minutes < 60 && *it != -60;
     (offset.filter(is_zone), len)
+}
+
+/// Returns the seconds of hours and minutes that are written as one number, whatever the minutes.
+fn hours_and_minutes(number: i64) -> Option<i32> {
+    i32::try_from(number / 100 * 3600 + number % 100 * 60).ok()
 }
 
 /// Returns the length of a fraction of a second at the start of `text`.
