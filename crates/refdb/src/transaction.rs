@@ -26,6 +26,7 @@ mod checks;
 mod commits;
 mod edit;
 mod expand;
+mod expected;
 mod flags;
 mod group;
 mod hooks;

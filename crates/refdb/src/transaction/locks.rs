@@ -176,12 +176,6 @@ impl Expansion<'_> {
         })
     }
 
-    /// Refuses an update because there is no such ref.
-    pub(super) fn refuse_missing(&mut self, update: usize) -> Result<()> {
-        let message = format!("unable to resolve reference '{}'", self.name(update));
-        self.refuse_lock(update, Reason::NonexistentRef, message)
-    }
-
     /// Releases the locks of names that only refused edits asked for.
     pub(super) fn release_refused(&self, session: &mut dyn Session) {
         if self.rejections.is_empty() {
