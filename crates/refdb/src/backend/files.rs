@@ -411,8 +411,8 @@ impl Backend for FilesBackend {
     }
 
     fn log_names(&self) -> Result<Vec<RefNameBuf>> {
-        self.files.journal.for_reading()?;
-        self.files.log_names()
+        let view = self.files.journal.for_reading()?;
+        self.files.log_names_seen(view.as_deref())
     }
 
     fn begin(&self) -> Result<Box<dyn Session + '_>> {

@@ -63,6 +63,8 @@ struct Work {
 /// What is stored, as Git reads it.
 struct Whole {
     listed: String,
+    /// What is said of all reflogs that the worktree sees.
+    shown: String,
     logs: Vec<BTreeMap<BString, String>>,
 }
 
@@ -78,6 +80,7 @@ impl Whole {
         });
         Whole {
             listed: listed_by_git(dir),
+            shown: shown(|words| oracle::git(work_dir(dir)).args(words).run()),
             logs: logs.collect(),
         }
     }
@@ -111,6 +114,14 @@ impl Work {
             listed == self.old.listed || listed == self.new.listed,
             "{context}: half of it:\n{listed}"
         );
+    }
+
+    /// Fails unless what is said of reflogs is of the same time as a listing.
+    #[track_caller]
+    fn assert_shown_as_listed(&self, shown: &str, listed: &str, context: &str) {
+        let is_new = listed == self.new.listed;
+        let expected = if is_new { &self.new } else { &self.old };
+        assert_eq!(shown, expected.shown, "{context}: reflogs, new: {is_new}");
     }
 
     /// Fails unless every reflog is that of before or that of after the transaction.
@@ -185,6 +196,12 @@ const LIST: &[&str] = &[
     "--include-root-refs",
     "--format=%(refname) %(objectname) %(symref)",
 ];
+
+/// Returns which reflogs there are and what is in them, as a command tells.
+fn shown(run: impl Fn(&[&str]) -> Output) -> String {
+    let all = ["reflog", "show", "--all", "--format=%gd %H %gs"];
+    run(&["reflog", "list"]).text() + &run(&all).text()
+}
 
 /// Returns where commands are run in a repository: in its worktree, if it has one.
 fn work_dir(dir: &Path) -> PathBuf {

@@ -46,6 +46,8 @@ fn read<H>(
     );
     let hindered = out.text();
     work.assert_whole(&hindered, context);
+    let told = shown(|words| Place::here().in_time(&dir.join(WORKTREE)).args(words).run());
+    work.assert_shown_as_listed(&told, &hindered, context);
     free(hindrance);
     let freed = list_in_time(dir);
     assert_not_back(work, &hindered, &freed, context);
@@ -247,6 +249,8 @@ for_every_format! {
             assert!(out.status.success(), "{context}: it cannot be read: {}", Told(&out));
             let found = out.text();
             work.assert_whole(&found, context);
+            let told = shown(|words| read_as_another(&dir.join(WORKTREE)).args(words).run());
+            work.assert_shown_as_listed(&told, &found, context);
             assert_not_back(&work, &found, &list_in_time(&dir), context);
         });
     }

@@ -204,7 +204,7 @@ impl Files {
         if linked && !is_link(&own) {
             self.logs_below(&own, &mut names, is_per_worktree)?;
         }
-        names.sort_by(|low: &RefNameBuf, high| as_files(low.as_bytes(), high.as_bytes()));
+        sort_as_files(&mut names);
         Ok(names)
     }
 
@@ -228,6 +228,11 @@ impl Files {
         }
         Ok(())
     }
+}
+
+/// Sorts names as a walk through the directories meets them.
+pub(super) fn sort_as_files(names: &mut [RefNameBuf]) {
+    names.sort_by(|low, high| as_files(low.as_bytes(), high.as_bytes()));
 }
 
 /// Compares names part by part: what lies in a folder comes before whatever goes on otherwise.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use refdb_names::name::is_per_worktree;
-use refdb_names::{RefName, Target};
+use refdb_names::{RefName, RefNameBuf, Target, internals::owned_from_disk};
 
 use super::loose::Loose;
 use super::overlay::LooseRef;
@@ -21,7 +21,7 @@ use super::{Files, log, loose_value, may_be_path, unpeeled};
 use crate::backend::Value;
 use crate::commit::{Becomes, Place, View};
 use crate::error::{OrIo, Result};
-use crate::layout;
+use crate::layout::{self, Layout};
 use crate::system::{ReadFile, Stat};
 
 impl Files {
@@ -111,6 +111,30 @@ impl Files {
         }
     }
 
+    /// As [`Files::log_names`], as readers are to see them.
+    pub(super) fn log_names_seen(&self, view: Option<&View>) -> Result<Vec<RefNameBuf>> {
+        let Some(view) = view else {
+            return self.log_names();
+        };
+        let here = Names::new(&self.layout);
+        // Read before the directories are, as what is `coming`.
+        let mut stays = BTreeMap::new();
+        for place in view.places() {
+            if let Place::Log(full) = place
+                && let Some(name) = here.here(full.as_bytes())
+                && let Some(becomes) = view.of_place(place)?
+            {
+                stays.insert(name, !matches!(becomes, Becomes::Nothing));
+            }
+        }
+        let mut names = self.log_names()?;
+        names.retain(|name| !stays.contains_key(name.as_bytes()));
+        let new = stays.into_iter().filter(|(_, stays)| *stays);
+        names.extend(new.map(|(name, _)| owned_from_disk(name)));
+        log::sort_as_files(&mut names);
+        Ok(names)
+    }
+
     /// Returns what becomes of the reflog of `name` by a transaction that is committed.
     pub(super) fn log_becomes(
         &self,
@@ -150,21 +174,26 @@ impl Longer {
 
 impl ReadFile for Longer {
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        if offset < self.len {
-            let room = usize::try_from(self.len - offset).unwrap_or(usize::MAX);
-            let part = buffer.len().min(room);
-            let Some(file) = &mut self.file else {
-                return Ok(0);
+        let left = usize::try_from(self.len.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let (own, behind) = buffer.split_at_mut(left.min(buffer.len()));
+        if !own.is_empty() {
+            let count = match &mut self.file {
+                Some(file) => file.read_at(offset, own)?,
+                None => 0,
             };
-            return file.read_at(offset, buffer.get_mut(..part).unwrap_or_default());
+            // A file that is shorter than it was ends there.
+            if count < own.len() {
+                return Ok(count);
+            }
         }
-        let at = usize::try_from(offset - self.len).unwrap_or(usize::MAX);
-        let rest = self.lines.get(at..).unwrap_or_default();
-        let count = rest.len().min(buffer.len());
-        if let (Some(to), Some(from)) = (buffer.get_mut(..count), rest.get(..count)) {
+        // Who reads takes less than what was asked for as the end: the lines follow at once.
+        let at = usize::try_from(offset.saturating_sub(self.len)).unwrap_or(usize::MAX);
+        let lines = self.lines.get(at..).unwrap_or_default();
+        let count = lines.len().min(behind.len());
+        if let (Some(to), Some(from)) = (behind.get_mut(..count), lines.get(..count)) {
             to.copy_from_slice(from);
         }
-        Ok(count)
+        Ok(own.len() + count)
     }
 
     fn stat(&self) -> io::Result<Stat> {
@@ -176,6 +205,34 @@ impl ReadFile for Longer {
     }
 }
 
+/// The names by which a worktree sees what a journal names.
+struct Names {
+    is_linked: bool,
+    /// What the journal puts before names of this worktree, if it is a linked one.
+    own: Vec<u8>,
+}
+
+impl Names {
+    fn new(layout: &Layout) -> Names {
+        let own = layout.worktree_dir().file_name().unwrap_or_default();
+        Names {
+            is_linked: layout.is_linked(),
+            own: [b"worktrees/", own.as_bytes(), b"/"].concat(),
+        }
+    }
+
+    /// Returns the name of what a journal names, unless it is another worktree's.
+    fn here<'n>(&self, full: &'n [u8]) -> Option<&'n [u8]> {
+        if !self.is_linked {
+            return (!full.starts_with(b"worktrees/")).then_some(full);
+        }
+        match full.strip_prefix(&*self.own) {
+            Some(name) => Some(name),
+            None => (!full.starts_with(b"worktrees/") && !is_per_worktree(full)).then_some(full),
+        }
+    }
+}
+
 /// What a transaction that is committed and not finished makes of loose refs: new values, and `None`
 /// for those that go.
 pub(super) type Coming = Vec<(Vec<u8>, Option<Target>)>;
@@ -184,21 +241,14 @@ pub(super) type Coming = Vec<(Vec<u8>, Option<Target>)>;
 /// with `prefix`. To be read before these are: what is in its place by then is found there, and what was
 /// seen once is not followed by what was before it.
 pub(super) fn coming(files: &Files, view: &View, prefix: &[u8]) -> Result<Coming> {
-    let own = files.layout.worktree_dir().file_name().unwrap_or_default();
-    let own = [b"worktrees/", own.as_bytes(), b"/"].concat();
-    let linked = files.layout.is_linked();
+    let names = Names::new(&files.layout);
     let mut coming = Vec::new();
     for place in view.places() {
         let Place::Ref(full) = place else { continue };
-        let name = match full.as_bytes().strip_prefix(&*own) {
-            Some(rest) if linked => rest,
-            _ => full.as_bytes(),
-        };
-        let is_others = name.starts_with(b"worktrees/")
-            || linked && name.len() == full.as_bytes().len() && is_per_worktree(name);
-        if is_others || !name.starts_with(prefix) {
+        let name = names.here(full.as_bytes());
+        let Some(name) = name.filter(|name| name.starts_with(prefix)) else {
             continue;
-        }
+        };
         match view.of_place(place)? {
             Some(Becomes::Content(path)) => {
                 let new = files.read_new(&path)?;
@@ -218,4 +268,35 @@ pub(super) fn put_in(coming: Coming, refs: &mut Vec<LooseRef>) {
     let new = coming.into_iter().filter(|(_, target)| target.is_some());
     refs.extend(new.map(|(name, target)| LooseRef { name, target }));
     refs.sort_by(|a, b| a.name.cmp(&b.name));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system::System;
+    use refdb_simulation::SimSystem;
+
+    #[test]
+    fn a_file_and_the_lines_behind_it_are_read_as_one() {
+        let system = SimSystem::new(1);
+        let path = Path::new("/file");
+        let written = system
+            .create_new(path, 0o666)
+            .unwrap()
+            .write_all(b"one\ntwo, cut");
+        written.unwrap();
+        let all = b"one\nthree\nfour\n";
+        let lines = Bytes::from_static(b"three\nfour\n");
+        let mut longer = Longer::new(Some(system.open(path).unwrap()), 4, lines).unwrap();
+        assert_eq!(longer.len().unwrap(), all.len() as u64);
+        for offset in 0..=all.len() + 1 {
+            for len in 0..all.len() + 2 {
+                let mut buffer = vec![0; len];
+                let count = longer.read_at(offset as u64, &mut buffer).unwrap();
+                let rest = all.get(offset..).unwrap_or_default();
+                let expected = &rest[..rest.len().min(len)];
+                assert_eq!(&buffer[..count], expected, "{len} bytes from {offset} on");
+            }
+        }
+    }
 }
