@@ -1,5 +1,6 @@
 //! Directories that change while they are read, and files that an older program wrote of them.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
@@ -15,7 +16,8 @@ use refdb::objects::NoObjects;
 use refdb::store::Optimize;
 use refdb::system::{OsSystem, System};
 use refdb::{
-    Edit, Expected, ObjectFormat, ObjectId, RefFormat, RefName, RefNameBuf, Result, Store, Target,
+    Edit, ErrorKind, Expected, ObjectFormat, ObjectId, RefFormat, RefName, RefNameBuf, Result,
+    Store, Target,
 };
 use refdb_simulation::SimSystem;
 use refdb_testkit::ours;
@@ -262,6 +264,56 @@ fn packing_goes_on_where_a_directory_went_or_became_a_ref() {
             let c = Path::new(DIR).join("refs/heads/c");
             assert!(system.lstat(&c).is_err(), "it was not pruned");
         }
+    }
+}
+
+/// Takes a lock away that somebody holds to remove a packed ref's file, and writes another value.
+#[derive(Debug)]
+struct TakeLock {
+    system: SimSystem,
+    format: ObjectFormat,
+}
+
+impl Hook for TakeLock {
+    fn is_there(&self) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn call(&self, step: Step, lines: &[u8]) -> Result<bool> {
+        let null = ObjectId::null(self.format).to_string();
+        let line = String::from_utf8_lossy(lines);
+        if step == Step::Prepared && line.split(' ').nth(1) == Some(null.as_str()) {
+            let lock = Path::new(DIR).join("refs/heads/a.lock");
+            self.system.remove_file(&lock).expect("it is held");
+            let path = Path::new(DIR).join("refs/heads/a");
+            self.system.remove_file(&path).expect("no fault");
+            write(&self.system, "refs/heads/a", &direct(oid(2, self.format)));
+        }
+        Ok(true)
+    }
+}
+
+#[test]
+fn packing_removes_no_file_whose_lock_was_taken_away() {
+    for format in [ObjectFormat::Sha1, ObjectFormat::Sha256] {
+        let system = SimSystem::new(1);
+        write(&system, "HEAD", b"ref: refs/heads/main\n");
+        write(&system, "refs/heads/a", &direct(oid(1, format)));
+        let hook = TakeLock {
+            system: system.process(2000),
+            format,
+        };
+        let store = open_with(&system, format, Some(Arc::new(hook)));
+        let told = RefCell::new(Vec::new());
+        let options = Optimize {
+            warn: &|error| told.borrow_mut().push(error.kind()),
+            ..Optimize::default()
+        };
+        store.optimize(&options).expect("one ref stays loose");
+        assert_eq!(told.into_inner(), [ErrorKind::Locked]);
+        let a = RefName::new("refs/heads/a").expect("a name");
+        let found = open(&system, format).resolve(a).expect("no fault");
+        assert_eq!(found.map(|found| found.oid), Some(oid(2, format)));
     }
 }
 

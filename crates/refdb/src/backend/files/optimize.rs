@@ -279,6 +279,8 @@ impl Locks<'_> {
             return Ok(false);
         }
         may_go()?;
+        // Where somebody took the lock away, another value may have been written since.
+        self.last.as_ref().map_or(Ok(()), LockFile::check)?;
         system.remove_file(&path).or_io("unable to remove", &path)?;
         Ok(true)
     }
