@@ -1,5 +1,6 @@
 //! What every step of a migration works with, and what it does with it.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -104,6 +105,20 @@ impl Context {
             .create_dir(dir)
             .and_then(|()| shared.adjust(self.system.as_ref(), dir))
             .map_err(|error| Error::io("unable to create", dir, error))
+    }
+
+    /// Makes the directory of refs, or gives the one that is there the permissions of a new one, as Git does: with
+    /// those that it had, only its owner may be able to make a directory in it.
+    pub(super) fn have_refs_dir(&self, dir: &Path) -> Result<()> {
+        match self.create_dir(dir) {
+            Err(error) if error.io_kind() == Some(io::ErrorKind::AlreadyExists) => {
+                // That of another user stays as it is.
+                let shared = self.options.shared_repository;
+                let _ = shared.adjust(self.system.as_ref(), dir);
+                Ok(())
+            }
+            made => made,
+        }
     }
 
     pub(super) fn write(&self, path: &Path, content: &[u8]) -> Result<()> {

@@ -184,9 +184,7 @@ fn finish_files(context: &Context, place: &Place, old: &Path) -> Result<()> {
 fn finish_reftable(context: &Context, place: &Place, old: &Path) -> Result<()> {
     let system = context.system.as_ref();
     let refs = place.dir.join("refs");
-    if !folder::exists(system, &refs)? {
-        context.create_dir(&refs)?;
-    }
+    context.have_refs_dir(&refs)?;
     put_barred_away(context, &place.dir, old, "logs")?;
     let mut has_stub = false;
     for entry in folder::list(system, &refs)? {

@@ -440,10 +440,7 @@ fn check_free(context: &Context, places: &[Place], items: &[PathBuf], to: RefFor
     }
     if to == RefFormat::Files {
         for place in places {
-            let refs = place.dir.join("refs");
-            if !folder::exists(system, &refs)? {
-                context.create_dir(&refs)?;
-            }
+            context.have_refs_dir(&place.dir.join("refs"))?;
         }
     }
     Ok(())
