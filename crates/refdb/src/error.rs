@@ -23,6 +23,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use refdb_names::{InvalidName, RefName, RefNameBuf};
+use rustix::io::Errno;
 
 #[cfg(any(test, feature = "rewording"))]
 pub use self::message::reword;
@@ -321,14 +322,37 @@ impl<T> OrIo<T> for io::Result<T> {
     }
 }
 
-/// Returns what the C library says of an error, without Rust's `(os error N)`.
+/// Returns what the C library of GNU says of an error, whichever this program has: so does Git. Rust's `(os error N)`
+/// is left out.
 pub fn io_text(error: &io::Error) -> String {
+    let is_it = |said: &&(Errno, &str)| Some(said.0.raw_os_error()) == error.raw_os_error();
+    let said = SAID_OTHERWISE.iter().find(is_it);
+    match said.filter(|_| cfg!(target_os = "linux")) {
+        Some((_, text)) => (*text).to_owned(),
+        None => text_of_library(error),
+    }
+}
+
+fn text_of_library(error: &io::Error) -> String {
     let text = error.to_string();
     match text.rfind(" (os error ") {
         Some(end) => text.get(..end).unwrap_or(&text).to_owned(),
         None => text,
     }
 }
+
+/// What the C library of the program that users get (musl) says in other words.
+const SAID_OTHERWISE: [(Errno, &str); 9] = [
+    (Errno::IO, "Input/output error"),
+    (Errno::NOMEM, "Cannot allocate memory"),
+    (Errno::BUSY, "Device or resource busy"),
+    (Errno::XDEV, "Invalid cross-device link"),
+    (Errno::MFILE, "Too many open files"),
+    (Errno::NAMETOOLONG, "File name too long"),
+    (Errno::LOOP, "Too many levels of symbolic links"),
+    (Errno::OVERFLOW, "Value too large for defined data type"),
+    (Errno::DQUOT, "Disk quota exceeded"),
+];
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -358,5 +382,19 @@ impl From<InvalidName> for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.source.as_ref().map(|source| source.as_ref() as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_system_are_told_in_the_words_of_gnu() {
+        for (errno, text) in SAID_OTHERWISE {
+            let error = io::Error::from_raw_os_error(errno.raw_os_error());
+            assert_eq!(text_of_library(&error), text);
+            assert_eq!(io_text(&error), text);
+        }
     }
 }
