@@ -328,9 +328,10 @@ impl Printer<'_> {
             let full = name.starts_with(b"refs/") || is_safe(name);
             let given = RefName::new(name).ok().filter(|_| full);
             let resolved = match given.map(|given| self.rules.store.resolve(given)) {
-                // A damaged file may hold the ref, and so may the other format: to say that there is none
-                // would hide that.
-                Some(Err(error)) if may_hide_it(error.kind()) => return Err(error.into()),
+                // Any other failure may hide a ref: a file that cannot be read, or the other format, may hold it.
+                Some(Err(error)) if error.kind() != ErrorKind::BrokenRef => {
+                    return Err(error.into());
+                }
                 Some(resolved) => resolved.unwrap_or(None),
                 None => None,
             };
@@ -436,13 +437,6 @@ fn matches(name: RefName<'_>, patterns: &[Vec<u8>]) -> bool {
             name.strip_suffix(pattern.as_slice())
                 .is_some_and(|before| before.is_empty() || before.ends_with(b"/"))
         })
-}
-
-/// Returns whether an error says more than that there is no such ref: that a file is damaged, or that the refs
-/// were moved.
-fn may_hide_it(kind: ErrorKind) -> bool {
-    let kinds = [ErrorKind::Corrupt, ErrorKind::PackedRefs, ErrorKind::Moved];
-    kinds.contains(&kind)
 }
 
 #[cfg(test)]

@@ -348,14 +348,18 @@ pub(super) fn default(context: &Context) -> Result<Vec<Vec<u8>>> {
         });
     }
     let mut branch: Option<RefNameBuf> = None;
-    for _ in 0..SYMREF_DEPTH_MAX {
+    let mut depth = 0;
+    while depth < SYMREF_DEPTH_MAX {
         let name = branch.as_ref().map_or(RefName::HEAD, RefNameBuf::as_name);
         let found = context.store()?.read(name)?;
         match found.map(|found| found.target) {
             Some(Target::Symbolic(target)) => branch = Some(target),
             _ => break,
         }
+        depth += 1;
     }
+    // Symrefs without an end lead to no branch.
+    branch = branch.filter(|_| depth < SYMREF_DEPTH_MAX);
     let may_be = |name: &RefNameBuf| is_well_formed(name.as_bytes(), FormatOptions::ONE_LEVEL);
     Err(Failure::fatal(match branch.filter(may_be) {
         Some(branch) => {
