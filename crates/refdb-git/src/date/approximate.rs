@@ -11,10 +11,10 @@ const SECONDS_MAX: i64 = 1 << 53;
 /// Reads a date that is meant roughly, in seconds since 1970; `None` if nothing in it has to do
 /// with dates. What it leaves open is as at `now` in `zone`.
 pub fn approximate(text: &[u8], now: i64, zone: &Zone) -> Option<i64> {
-    let mut fields = Fields::default();
+    let mut fields = Fields::at(now);
     fields.read(text);
     if let Some((seconds, _)) = raw(text).or_else(|| fields.finish(zone)) {
-        return Some(seconds);
+        return Some(i64::try_from(seconds).unwrap_or(i64::MAX));
     }
     let mut guess = Guess::new(now.clamp(-SECONDS_MAX, SECONDS_MAX), zone);
     let mut rest = text;
@@ -25,7 +25,10 @@ pub fn approximate(text: &[u8], now: i64, zone: &Zone) -> Option<i64> {
             guess.number(rest)
         } else if byte.is_ascii_alphabetic() {
             let word = leading(rest, |byte| byte.is_ascii_alphabetic());
-            guess.word(word);
+            // As in a full date, letters right before a number are no word.
+            if !rest.get(word.len()).is_some_and(u8::is_ascii_digit) {
+                guess.word(word);
+            }
             word.len()
         } else {
             1
@@ -42,13 +45,19 @@ struct Guess<'z> {
     // The offset that the clock shows: winter's even if the date is one of summer, until a step
     // back has led there.
     offset: i32,
+    // What the clock shows, in seconds since 1970 and in the zone.
+    clock: i64,
     now: Civil,
+    // The day of the week where the last step led, whatever date was named since then.
+    weekday: i64,
     year: Option<i64>,
     month: Option<i64>,
     day: Option<i64>,
     hour: i64,
     minute: i64,
     second: i64,
+    // Whether the hour, if it is today's, is still to come, so that yesterday's is meant unless a step leads back anyway.
+    is_ahead: bool,
     // A number that waits for the word that says what it counts; 0 for none.
     pending: i64,
     is_date: bool,
@@ -57,17 +66,21 @@ struct Guess<'z> {
 impl<'z> Guess<'z> {
     fn new(now: i64, zone: &'z Zone) -> Self {
         let offset = zone.offset(now);
-        let now = Civil::at(now, zone);
+        let clock = now;
+        let now = Civil::at(clock, zone);
         Guess {
             zone,
             offset,
+            clock,
             now,
+            weekday: now.weekday(),
             year: None,
             month: None,
             day: None,
             hour: now.hour,
             minute: now.minute,
             second: now.second,
+            is_ahead: false,
             pending: 0,
             is_date: false,
         }
@@ -88,7 +101,9 @@ impl<'z> Guess<'z> {
             minute: self.minute,
             second: self.second,
         };
-        let seconds = civil.seconds() - i64::from(self.offset) - seconds;
+        let is_yesterday = self.day.is_none() && self.is_ahead && seconds == 0;
+        let back = if is_yesterday { DAY } else { seconds };
+        let seconds = civil.seconds() - i64::from(self.offset) - back;
         let seconds = seconds.clamp(-SECONDS_MAX, SECONDS_MAX);
         self.offset = self.zone.offset(seconds);
         self.set(Civil::at(seconds, self.zone));
@@ -96,6 +111,7 @@ impl<'z> Guess<'z> {
     }
 
     fn set(&mut self, civil: Civil) {
+        self.weekday = civil.weekday();
         self.year = Some(civil.year);
         self.month = Some(civil.month);
         self.day = Some(civil.day);
@@ -128,9 +144,10 @@ impl<'z> Guess<'z> {
             year: self.year,
             month: self.month,
             day: self.day,
-            ..Fields::default()
+            time: Some((self.hour, self.minute, self.second)),
+            ..Fields::at(self.clock)
         };
-        let found = fields.several(text, Some(&self.now));
+        let found = fields.several(text);
         (self.year, self.month, self.day) = (fields.year, fields.month, fields.day);
         if let Some(len) = found {
             if let Some((hour, minute, second)) = fields.time {
@@ -175,7 +192,16 @@ impl<'z> Guess<'z> {
             self.pending = 0;
             self.day = None;
             self.move_back(DAY);
-        } else if is("midnight") || is("today") {
+        } else if is("today") {
+            self.pending = 0;
+            self.day = Some(self.now.day);
+            // A time that was named stays, and so does one that differs from now's for another reason.
+            let (now, time) = (&self.now, (self.hour, self.minute, self.second));
+            if time == (now.hour, now.minute, now.second) {
+                (self.hour, self.minute, self.second) = (0, 0, 0);
+            }
+            self.move_back(0);
+        } else if is("midnight") {
             self.at_hour(0);
         } else if is("noon") {
             self.at_hour(12);
@@ -187,6 +213,7 @@ impl<'z> Guess<'z> {
             self.half(12);
         } else if is("never") {
             self.pending = 0;
+            self.offset = self.zone.offset(0);
             self.set(Civil::at(0, self.zone));
         } else if is("now") {
             self.pending = 0;
@@ -200,9 +227,7 @@ impl<'z> Guess<'z> {
     /// Sets the time to an hour: of today, or of yesterday if today's is still to come.
     fn at_hour(&mut self, hour: i64) {
         self.settle();
-        if self.hour < hour && self.day.is_none() {
-            self.move_back(DAY);
-        }
+        self.is_ahead |= self.hour < hour && self.day.is_none();
         (self.hour, self.minute, self.second) = (hour, 0, 0);
     }
 
@@ -266,9 +291,7 @@ impl<'z> Guess<'z> {
             return;
         };
         let weeks = std::mem::take(&mut self.pending) - 1;
-        let here = self.move_back(0);
-        let today = Civil::at(here, self.zone).weekday();
-        let mut back = today - wanted;
+        let mut back = self.weekday - wanted;
         let weeks = if back <= 0 { weeks + 1 } else { weeks };
         back += 7 * weeks;
         self.move_back(back * DAY);

@@ -34,7 +34,8 @@ pub(super) fn committer(
     let local = environment.zone(system);
     let date = match environment.bytes("GIT_COMMITTER_DATE") {
         Some(text) if !text.is_empty() => {
-            Some(date::parse(&text, &local).ok_or_else(|| {
+            let now = i64::try_from(system.now().as_secs()).unwrap_or(i64::MAX);
+            Some(date::parse(&text, now, &local).ok_or_else(|| {
                 Error::new(ErrorKind::Date, format!("invalid date format: {text}"))
             })?)
         }
