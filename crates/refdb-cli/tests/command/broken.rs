@@ -291,3 +291,43 @@ fn answers_as_git(repo: &Repo, arguments: &[&str]) {
     let format = repo.format();
     assert_eq!(answer(&ours), answer(&git), "{format}: {arguments:?}");
 }
+
+/// A power failure leaves zeros. Git reads what comes before one, and would update a ref of another name.
+#[test]
+fn a_head_with_a_zero_in_it_is_broken_whoever_asks() {
+    for format in [Format::FILES_SHA1, Format::FILES_SHA256] {
+        let repo = Repo::init(format);
+        let commit = &repo.objects().commits[0];
+        repo.update_refs(format!("create refs/heads/main {commit}\n"));
+        let heads = ["ref: refs/heads/main\0\n", "ref: refs/heads/ma\0in\n"];
+        for head in heads
+            .map(str::to_owned)
+            .into_iter()
+            .chain([format!("{commit}\0\n")])
+        {
+            fs::write(repo.git_dir().join("HEAD"), &head).expect("HEAD");
+            let run = |arguments: &[&str]| {
+                oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path())
+                    .args(arguments)
+                    .run()
+            };
+            for arguments in [
+                &["show-ref", "--head"][..],
+                &["update-ref", "HEAD", commit],
+                &["update-ref", "-d", "HEAD"],
+                &["symbolic-ref", "HEAD", "refs/heads/other"],
+                &["reflog"],
+            ] {
+                let said = run(arguments);
+                let broken = "unable to resolve reference 'HEAD': reference broken";
+                assert!(said.stderr.contains_str(broken), "{arguments:?}: {head:?}");
+                assert_ne!(said.code(), 0, "{arguments:?}: {head:?}");
+            }
+            let listed = run(&["for-each-ref", "--include-root-refs"]);
+            let warning = "warning: ignoring broken ref HEAD\n";
+            assert_eq!(listed.stderr.to_str_lossy(), warning, "{head:?}");
+            let kept = fs::read_to_string(repo.git_dir().join("HEAD"));
+            assert_eq!(kept.expect("HEAD"), head);
+        }
+    }
+}

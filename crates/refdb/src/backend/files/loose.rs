@@ -142,6 +142,10 @@ pub fn parse(content: &[u8], format: ObjectFormat) -> Option<Target> {
         // deleted and written like any other symref.
         let start = rest.iter().position(|&byte| !is_space(byte));
         let target = start.map_or(&b""[..], |start| &rest[start..]);
+        // Zeros are what a power failure leaves; the name before them may be cut short.
+        if target.contains(&0) {
+            return None;
+        }
         return Some(Target::Symbolic(name_from_disk(target).to_owned()));
     }
     let (hex, rest) = content.split_at_checked(format.hex_len())?;
@@ -197,7 +201,19 @@ mod tests {
     #[test]
     fn what_is_no_ref() {
         let long = [HEX, b"X"].concat();
-        for content in [&b""[..], b"\n \n", &HEX[..39], &long, b"zz"] {
+        let zero = [HEX, b"\0\n"].concat();
+        for content in [
+            &b""[..],
+            b"\n \n",
+            &HEX[..39],
+            &long,
+            &zero,
+            b"zz",
+            b"ref: refs/heads/main\0\n",
+            b"ref: refs/heads/ma\0in\n",
+            b"ref: refs/heads/main\n\0",
+            b"ref: \0",
+        ] {
             assert_eq!(target(content), None, "{content:?}");
         }
         assert_eq!(parse(HEX, ObjectFormat::Sha256), None);
