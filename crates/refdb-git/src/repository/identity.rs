@@ -14,17 +14,23 @@ use crate::date;
 /// Finds out who is committing.
 ///
 /// # Errors
-/// `Date` when `GIT_COMMITTER_DATE` is no date; `Config` when a setting of a name or an address has no value, whether
-/// it is needed or not.
+/// `Date` when `GIT_COMMITTER_DATE` is no date; `Config` when a setting of a name or an address has no value, or
+/// `user.useConfigOnly` is no boolean, whether they are needed or not.
 pub(super) fn committer(
     system: &dyn System,
     environment: &Environment,
     config: &Config,
 ) -> Result<Identity> {
     let configured = |what: &str| -> Result<Option<BString>> {
-        let [own, of_user] = ["committer", "user"].map(|who| config.text(&format!("{who}.{what}")));
-        Ok(own?.or(of_user?).map(BStr::to_owned))
+        let [author, own, of_user] =
+            ["author", "committer", "user"].map(|who| config.text(&format!("{who}.{what}")));
+        let (_, own, of_user) = (author?, own?, of_user?);
+        // An own name that is empty is the user's, if there is one.
+        let named = own.filter(|text| !text.is_empty());
+        Ok(named.or(of_user).or(own).map(BStr::to_owned))
     };
+    // It changes nothing for a reflog: Git writes down what it guesses.
+    config.boolean("user.useconfigonly")?;
     let (name, email) = (configured("name")?, configured("email")?);
     let name = environment.bytes("GIT_COMMITTER_NAME").or(name);
     let email = environment
@@ -187,6 +193,27 @@ mod tests {
         assert_eq!(found.name, "N x y");
         assert_eq!(found.email, "e@x");
         assert_eq!(found.date, Some((12, -530)));
+    }
+
+    #[test]
+    fn an_own_name_that_is_empty_is_the_users() {
+        let config = "[user]\nname = U\nemail = u@x\n[committer]\nname =\nemail =\n";
+        let found = identity(&[], config).unwrap();
+        assert_eq!((found.name, found.email), ("U".into(), "u@x".into()));
+        let found = identity(&[], "[committer]\nemail =\n").unwrap();
+        assert_eq!(found.email, "");
+    }
+
+    #[test]
+    fn settings_that_make_no_sense_are_told() {
+        for config in [
+            "[user]\nuseConfigOnly = x",
+            "[author]\nname",
+            "[user]\nemail",
+        ] {
+            let error = identity(&[], config).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Config, "{config}");
+        }
     }
 
     #[test]
