@@ -461,7 +461,7 @@ impl Printer<'_> {
                     b'd' => self.push_selector(step, true, out)?,
                     b'D' => self.push_selector(step, false, out)?,
                     b's' => out.extend_from_slice(&step.entry.message),
-                    b'n' | b'N' => out.extend_from_slice(person.name),
+                    b'n' | b'N' => out.extend_from_slice(person.name.trim_ascii_end()),
                     b'e' | b'E' => out.extend_from_slice(person.email),
                     _ => return Ok(None),
                 }
