@@ -16,11 +16,8 @@ pub(super) struct Completeness {
     known: HashMap<ObjectId, bool>,
 }
 
-/// What is still to be looked at: an object, or the answer for one whose parts were looked at.
-enum Step {
-    Look(ObjectId, ObjectKind),
-    Sum(ObjectId, Vec<ObjectId>),
-}
+/// A part of an object: what it should be.
+type Part = (ObjectId, ObjectKind);
 
 impl Completeness {
     pub(super) fn new(reached: Reachable) -> Self {
@@ -37,30 +34,32 @@ impl Completeness {
         graph: &mut Graph<'_>,
         commit: ObjectId,
     ) -> Result<bool> {
-        let mut steps = vec![Step::Look(commit, ObjectKind::Commit)];
-        while let Some(step) = steps.pop() {
-            match step {
-                Step::Look(oid, _) if self.known.contains_key(&oid) => {}
-                Step::Look(oid, kind) => match self.parts(odb, graph, oid, kind)? {
-                    None => {
-                        self.known.insert(oid, false);
-                    }
-                    Some(parts) => {
-                        // What leads back to itself is damaged, and no reason to go on for ever.
-                        self.known.insert(oid, false);
-                        let names = parts.iter().map(|&(part, _)| part).collect();
-                        steps.push(Step::Sum(oid, names));
-                        steps.extend(parts.into_iter().map(|(part, kind)| Step::Look(part, kind)));
-                    }
-                },
-                Step::Sum(oid, parts) => {
-                    let is_known = |part| self.known.get(part).copied().unwrap_or(false);
-                    let complete = parts.iter().all(is_known);
-                    self.known.insert(oid, complete);
+        // From the commit down, each with those of its parts that are still to be looked at.
+        let mut way: Vec<(ObjectId, Vec<Part>)> = Vec::new();
+        let mut next = Some((commit, ObjectKind::Commit));
+        loop {
+            if let Some((oid, kind)) = next.take()
+                && self.known.get(&oid) != Some(&true)
+            {
+                // What lacks something makes all above it lack it. So does what leads back to itself: it is damaged,
+                // and no reason to go on for ever.
+                if self.known.insert(oid, false).is_some() {
+                    return Ok(false);
+                }
+                match self.parts(odb, graph, oid, kind)? {
+                    None => return Ok(false),
+                    Some(parts) => way.push((oid, parts)),
                 }
             }
+            let Some((oid, parts)) = way.last_mut() else {
+                return Ok(true);
+            };
+            next = parts.pop();
+            if next.is_none() {
+                self.known.insert(*oid, true);
+                way.pop();
+            }
         }
-        Ok(self.known.get(&commit).copied().unwrap_or(false))
     }
 
     /// Returns the objects that one object needs; `None` if it is missing or malformed.
@@ -70,7 +69,7 @@ impl Completeness {
         graph: &mut Graph<'_>,
         oid: ObjectId,
         kind: ObjectKind,
-    ) -> Result<Option<Vec<(ObjectId, ObjectKind)>>> {
+    ) -> Result<Option<Vec<Part>>> {
         match odb.header(oid)? {
             None => {
                 odb.check_missing(oid)?;
@@ -110,8 +109,8 @@ impl Completeness {
     }
 }
 
-/// Returns what the content of a tree names, but for commits of other repositories.
-fn tree_parts(mut tree: &[u8], width: usize) -> Option<Vec<(ObjectId, ObjectKind)>> {
+/// Returns what the content of a tree names, each once, but for commits of other repositories.
+fn tree_parts(mut tree: &[u8], width: usize) -> Option<Vec<Part>> {
     let mut parts = Vec::new();
     while !tree.is_empty() {
         let (mode, rest) = tree.split_once_str(" ")?;
@@ -125,5 +124,9 @@ fn tree_parts(mut tree: &[u8], width: usize) -> Option<Vec<(ObjectId, ObjectKind
         }
         tree = rest;
     }
+    // A tree that names another one very often would take memory for each time, on every level.
+    parts.sort_unstable_by_key(|&(part, _)| part);
+    parts.dedup();
+    parts.shrink_to_fit();
     Some(parts)
 }
