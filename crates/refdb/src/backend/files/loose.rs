@@ -11,6 +11,7 @@ use std::path::Path;
 use refdb_names::internals::name_from_disk;
 use refdb_names::name::{FormatOptions, is_well_formed};
 use refdb_names::{ObjectFormat, ObjectId, RefName, Target};
+use rustix::io::Errno;
 
 use crate::commit::entries;
 use crate::reflog::is_space;
@@ -56,6 +57,10 @@ pub(super) fn read(system: &dyn System, path: &Path, format: ObjectFormat) -> io
             }
             stat = match system.stat(path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Loose::Missing),
+                // A circle of links leads to no file either, and keeps nobody from the other refs.
+                Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+                    return Ok(Loose::Missing);
+                }
                 stat => stat?,
             };
         }
