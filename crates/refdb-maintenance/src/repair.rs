@@ -48,7 +48,7 @@ use refdb_git::internals::real_path;
 use reftable::Salvaged;
 
 use crate::progress::{Watch, nobody};
-use crate::verify::{Advice, Damage, KINDS_MAX, Repair, deep_watched, no_file};
+use crate::verify::{Advice, Damage, KINDS_MAX, Repair, deep_watched, leads_in_a_circle, no_file};
 
 /// What a repair may do.
 #[derive(Clone, Copy, Debug, Default)]
@@ -205,7 +205,9 @@ fn content(system: &dyn System, path: &Path) -> io::Result<Option<Vec<u8>>> {
         return Ok(None);
     }
     match system.read(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound || leads_in_a_circle(&error) => {
+            Ok(None)
+        }
         content => content.map(Some),
     }
 }
@@ -365,7 +367,14 @@ impl Plan<'_> {
     /// for is not taken for missing.
     fn may_hold(&self, name: &[u8], oid: ObjectId) -> Result<bool> {
         let needs_commit = name.starts_with(b"refs/heads/") || name == b"HEAD";
-        Ok(match self.kind(oid)? {
+        let kind = match self.kind(oid) {
+            // It is there, and nobody can say what it is: replace refs may lead in a circle.
+            Err(error) if error.kind() == refdb::ErrorKind::Corrupt => {
+                return Ok(!oid.is_null());
+            }
+            kind => kind?,
+        };
+        Ok(match kind {
             _ if oid.is_null() => false,
             None => self.may_be_elsewhere,
             Some(kind) => !needs_commit || kind == ObjectKind::Commit,

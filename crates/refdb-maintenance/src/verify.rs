@@ -29,7 +29,9 @@ use std::path::Path;
 
 use bstr::{BStr, BString};
 pub use deep::{Advice, Counts, Damage, Repair, deep, deep_watched};
-pub(crate) use deep::{KINDS_MAX, condition, indices_of_name, no_file};
+pub(crate) use deep::{
+    KINDS_MAX, condition, indices_of_name, is_of_one, leads_in_a_circle, no_file,
+};
 use refdb::internals::still_there;
 use refdb::system::FileKind;
 use refdb::{Error, RefFormat, Result};

@@ -133,6 +133,79 @@ for_every_format! {
     }
 }
 
+/// What a check says: its findings, and what it takes for an error.
+fn checked(repo: &Repo, args: &[&str]) -> (i32, String) {
+    let out = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path())
+        .args(args)
+        .run();
+    let said = [out.stdout.as_slice(), &out.stderr].concat();
+    (out.code(), String::from_utf8_lossy(&said).into_owned())
+}
+
+/// Makes what cannot be read of a repository in its directory, with a script. What is wrong elsewhere is found all the
+/// same, and mended.
+fn a_check_goes_on_beside(format: Format, script: &str, told: &str) {
+    let repo = Repo::init(format);
+    repo.objects();
+    let bad = repo.git_dir().join("refs/heads/bad");
+    fs::write(&bad, "bad\n").expect("a file");
+    let make = oracle::run_of("/bin/bash", repo.git_dir()).args(["-ec", script]);
+    make.run().ok();
+    let (code, said) = checked(&repo, &["refs", "verify", "--deep"]);
+    assert_eq!(code, 2, "{script}: {said}");
+    for part in [told, "refs/heads/bad"] {
+        assert!(said.contains(part), "{script}: {said}");
+    }
+    let (code, said) = checked(&repo, &["refs", "repair"]);
+    assert_eq!(code, 2, "{script}: {said}");
+    assert!(said.contains(told), "{script}: {said}");
+    assert!(!bad.exists(), "{script}: {said}");
+}
+
+#[test]
+fn a_check_goes_on_where_something_cannot_be_read() {
+    // One after the other is put into the last folder of the next.
+    let deep = "part=$(printf 'e/%.0s' {1..500}); mkdir in; for _ in {1..5}; do mkdir -p out/$part; mv in out/$part; mv out in; done; mv in";
+    for format in [Format::FILES_SHA1, Format::FILES_SHA256] {
+        for (script, told) in [
+            ("ln -s x refs/heads/x", "refs/heads/x"),
+            (
+                "mkdir -p logs/refs/heads; ln -s x logs/refs/heads/x",
+                "logs/refs/heads/x",
+            ),
+            (&format!("{deep} refs/heads/e"), "File name too long"),
+            (
+                &format!("mkdir -p logs/refs; {deep} logs/refs/e"),
+                "File name too long",
+            ),
+            (
+                "rm -f packed-refs; ln -s packed-refs packed-refs",
+                "packed-refs",
+            ),
+        ] {
+            a_check_goes_on_beside(format, script, told);
+        }
+    }
+}
+
+for_every_format! {
+    fn a_check_goes_on_where_replace_refs_lead_in_a_circle(format) {
+        let repo = Repo::init(format);
+        let commits = &repo.objects().commits;
+        let (one, two) = (&commits[0], &commits[1]);
+        repo.update_refs(format!(
+            "create refs/heads/one {one}\ncreate refs/heads/two {two}\n\
+             create refs/replace/{one} {two}\ncreate refs/replace/{two} {one}\n"
+        ));
+        for args in [&["refs", "verify", "--deep"][..], &["refs", "repair"]] {
+            let (code, said) = checked(&repo, args);
+            assert!([1, 2].contains(&code), "{args:?}: {code}: {said}");
+            let told = said.matches("replace depth too high").count();
+            assert!(told >= 2, "{args:?}: {said}");
+        }
+    }
+}
+
 /// Writes the commit-graph file of a repository; returns its path and its content.
 fn commit_graph(repo: &Repo) -> (PathBuf, Vec<u8>) {
     let write = ["commit-graph", "write", "--reachable"];

@@ -14,7 +14,7 @@ use refdb::{Error, ObjectId, Result, Target};
 
 use super::head::Entry;
 use super::{NAMELESS, Plan, Step};
-use crate::verify::{Damage, Repair, condition, no_file};
+use crate::verify::{Damage, Repair, condition, is_of_one, no_file};
 
 /// Refs with their values.
 type Packed = BTreeMap<Vec<u8>, ObjectId>;
@@ -427,7 +427,11 @@ impl Plan<'_> {
         let (system, logs) = (self.repository.system().as_ref(), dir.join("logs/refs"));
         let mut names = Vec::new();
         for leaf in Tree::new(system, &logs, b"refs/") {
-            let leaf = leaf.map_err(|(dir, error)| Error::io("unable to read", &dir, error))?;
+            let leaf = match leaf {
+                // That is told.
+                Err((_, error)) if is_of_one(&error) => continue,
+                leaf => leaf.map_err(|(dir, error)| Error::io("unable to read", &dir, error))?,
+            };
             if is_well_formed(&leaf.name, FormatOptions::FULL) {
                 names.push(leaf.name);
             }

@@ -27,15 +27,18 @@ mod seen;
 mod stack;
 mod values;
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use bstr::BString;
+use refdb::error::io_text;
 use refdb::internals::{Home, MIGRATION, Says, finish_left, still_there};
 use refdb::system::{FileKind, System};
 use refdb::{Error, RefFormat, Result};
 use refdb_git::Repository;
 use refdb_git::objects::Absent;
 use refdb_git::repository::Worktree;
+use rustix::io::Errno;
 
 use super::Severity;
 use crate::migrate::finish_interrupted;
@@ -173,6 +176,8 @@ struct Deep<'a> {
     /// Where objects may be that cannot be had, once one is missing, and the refs whose object may be there.
     absent: Option<Absent>,
     perhaps_there: Vec<BString>,
+    /// Why the last object that could not be read could not be.
+    unread: Option<String>,
 }
 
 /// Bad lines, one behind the other, that are one finding: a file of nothing but line ends would be
@@ -225,6 +230,7 @@ pub fn deep_watched(
         moved: None,
         absent: None,
         perhaps_there: Vec::new(),
+        unread: None,
     };
     for worktree in &worktrees {
         let layout = repository.worktree_layout(worktree)?;
@@ -313,6 +319,24 @@ impl Deep<'_> {
         self.report(Severity::Error, file, offset, what, repair);
     }
 
+    /// Returns what was read. What is in the way of a single file or directory is reported, such as a circle of links, or
+    /// that no path is so long: the rest is checked all the same.
+    ///
+    /// # Errors
+    /// `Io` for any other failure.
+    fn told_unless_read<T>(&mut self, path: &Path, read: io::Result<T>) -> Result<Option<T>> {
+        match read {
+            Err(error) if is_of_one(&error) => {
+                let what = format!("it cannot be read: {}; see what it is", io_text(&error));
+                self.error(path, None, what, Repair::ByHand);
+                Ok(None)
+            }
+            read => read
+                .map(Some)
+                .map_err(|error| Error::io("unable to read", path, error)),
+        }
+    }
+
     /// Reports what has the place of a file and is none: a pipe or a device is repaired as a file that is lost, and
     /// what is in a directory nobody knows. Returns whether it told something.
     fn tells_no_file(&mut self, path: &Path, lost: &str, repair: Repair) -> bool {
@@ -392,8 +416,8 @@ impl Deep<'_> {
 
 /// Returns whether something went after it was listed: itself, or a directory above it, which may be a
 /// file by now.
-fn is_gone(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind::{NotADirectory, NotFound};
+fn is_gone(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotADirectory, NotFound};
     matches!(error.kind(), NotFound | NotADirectory)
 }
 
@@ -404,9 +428,19 @@ pub(crate) fn no_file(system: &dyn System, path: &Path) -> Option<FileKind> {
     (kind != FileKind::File).then_some(kind)
 }
 
-/// Turns a failure of the system into an error that names the file.
-fn unreadable(path: &Path) -> impl Fn(std::io::Error) -> Error + '_ {
-    move |error| Error::io("unable to read", path, error)
+/// Returns whether a failure is one of a single file or directory, and not of the disk or this process.
+pub(crate) fn is_of_one(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidFilename, IsADirectory, NotADirectory, PermissionDenied};
+    let kind = error.kind();
+    matches!(
+        kind,
+        InvalidFilename | IsADirectory | NotADirectory | PermissionDenied
+    ) || leads_in_a_circle(error)
+}
+
+/// Returns whether links lead to each other, and to no file.
+pub(crate) fn leads_in_a_circle(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
 }
 
 /// Says of a file that is not what it should be how it came to be so, as far as that shows.

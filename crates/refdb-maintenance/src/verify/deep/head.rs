@@ -8,7 +8,7 @@ use refdb::internals::{parse_loose, read_loose_link};
 use refdb::system::FileKind;
 use refdb::{RefFormat, Result, Target};
 
-use super::{Deep, Repair, no_file, unreadable};
+use super::{Deep, Repair, no_file};
 
 impl Deep<'_> {
     /// Reports a `HEAD` that is missing, or leads out of `refs/`. What else may be wrong with it is
@@ -39,7 +39,10 @@ impl Deep<'_> {
                 }
                 return Ok(());
             }
-            Err(error) => return Err(unreadable(&path)(error)),
+            content => match self.told_unless_read(&path, content)? {
+                Some(content) => content,
+                None => return Ok(()),
+            },
         };
         if matches!(read_loose_link(self.system, &path), Ok(Some(_))) {
             return Ok(());

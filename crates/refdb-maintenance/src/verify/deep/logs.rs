@@ -4,11 +4,11 @@ use std::path::Path;
 
 use bstr::ByteSlice;
 use refdb::Result;
-use refdb::internals::{LOG_LINE_MAX, Tree, parse_log_line};
+use refdb::internals::{LOG_LINE_MAX, Leaf, Tree, parse_log_line};
 use refdb::name::{FormatOptions, is_well_formed};
 use refdb::system::FileKind;
 
-use super::{BadLines, Deep, Repair, is_gone, no_file, unreadable};
+use super::{BadLines, Deep, Repair, is_gone, no_file};
 
 impl Deep<'_> {
     /// Checks every reflog of a directory.
@@ -17,7 +17,11 @@ impl Deep<'_> {
         while let Some(leaf) = tree.next() {
             let leaf = match leaf {
                 Err((_, error)) if is_gone(&error) => continue,
-                leaf => leaf.map_err(|(dir, error)| unreadable(&dir)(error))?,
+                Err((dir, error)) => {
+                    self.told_unless_read::<Leaf>(&dir, Err(error))?;
+                    continue;
+                }
+                Ok(leaf) => leaf,
             };
             let path = &leaf.path;
             match leaf.kind {
@@ -51,7 +55,10 @@ impl Deep<'_> {
                 self.error(path, None, what, Repair::ByHand);
                 return Ok(());
             }
-            content => content.map_err(unreadable(path))?,
+            content => match self.told_unless_read(path, content)? {
+                Some(content) => content,
+                None => return Ok(()),
+            },
         };
         let content = content.as_ref();
         let format = self.repository.object_format();

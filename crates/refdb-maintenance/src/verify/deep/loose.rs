@@ -12,16 +12,16 @@ use refdb::name::{FormatOptions, is_per_worktree, is_root_ref, is_well_formed};
 use refdb::system::FileKind;
 use refdb::{Error, Result, Target};
 
-use super::{Deep, Repair, Seen, Source, Value, condition, is_gone, no_file, unreadable};
+use super::{Deep, Repair, Seen, Source, Value, condition, is_gone, no_file};
 
 impl Deep<'_> {
     /// Checks the root refs and everything below `refs/` of a directory.
     pub(super) fn loose_refs(&mut self, index: usize, dir: &Path) -> Result<()> {
         let entries = match self.system.read_dir(dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound && index > 0 => return Ok(()),
-            entries => entries.map_err(unreadable(dir))?,
+            entries => self.told_unless_read(dir, entries)?,
         };
-        for entry in entries {
+        for entry in entries.into_iter().flatten() {
             let path = dir.join(bytes_to_path(&entry.name));
             // A lock, or the new content beside one.
             let locked = entry.name.strip_suffix(b".lock");
@@ -48,7 +48,11 @@ impl Deep<'_> {
         while let Some(leaf) = tree.next() {
             let leaf = match leaf {
                 Err((_, error)) if is_gone(&error) => continue,
-                leaf => leaf.map_err(|(dir, error)| unreadable(&dir)(error))?,
+                Err((dir, error)) => {
+                    self.told_unless_read::<Leaf>(&dir, Err(error))?;
+                    continue;
+                }
+                Ok(leaf) => leaf,
             };
             match Entry::of_leaf(self.system, &leaf) {
                 Entry::Lock | Entry::NewValue | Entry::Barrier => self.leftover(&leaf.path),
@@ -127,7 +131,10 @@ impl Deep<'_> {
                 }
                 return Ok(());
             }
-            content => content.map_err(unreadable(path))?,
+            content => match self.told_unless_read(path, content)? {
+                Some(content) => content,
+                None => return Ok(()),
+            },
         };
         let Some(target) = parse_loose(&content, self.repository.object_format()) else {
             let what = condition(&content).unwrap_or("neither an object id nor a symref");

@@ -9,7 +9,7 @@ use refdb::internals::{PACKED_HEADER, is_space};
 use refdb::name::{FormatOptions, is_per_worktree, is_well_formed};
 use refdb::{ObjectFormat, ObjectId, Result};
 
-use super::{BadLines, Deep, Repair, condition, unreadable};
+use super::{BadLines, Deep, Repair, condition};
 
 impl Deep<'_> {
     /// Checks the file in the common directory.
@@ -20,7 +20,10 @@ impl Deep<'_> {
         }
         let content = match self.system.map_whole(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            content => content.map_err(unreadable(&path))?,
+            content => match self.told_unless_read(&path, content)? {
+                Some(content) => content,
+                None => return Ok(()),
+            },
         };
         let format = self.repository.object_format();
         self.seen.set_packed(&content, format);

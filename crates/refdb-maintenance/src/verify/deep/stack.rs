@@ -14,7 +14,7 @@ use refdb::system::{Bytes, DirEntry, FileKind};
 use refdb::{ObjectFormat, ObjectId, Result};
 use reftable::{LogCursor, MergedLogs, MergedRefs, RefValue, Table};
 
-use super::{Deep, Repair, Seen, Severity, Source, Value, condition, no_file, unreadable};
+use super::{Deep, Repair, Seen, Severity, Source, Value, condition, no_file};
 
 /// How often a list is read again that changed while its tables were looked for.
 const ATTEMPTS: usize = 10;
@@ -39,9 +39,15 @@ impl Deep<'_> {
         if self.tells_no_file(&list_path, "no ref can be read", Repair::RebuildList) {
             return Ok(());
         }
-        let (list, contents) = self.settled_list(&dir, &list_path)?;
+        let settled = self.settled_list(&dir, &list_path);
+        let Some((list, contents)) = self.told_unless_read(&list_path, settled)? else {
+            return Ok(());
+        };
         let has_content = list.as_ref().is_some_and(|list| condition(list).is_none());
-        let has_tables = self.has_tables(&dir)?;
+        let has_tables = self.has_tables(&dir);
+        let Some(has_tables) = self.told_unless_read(&dir, has_tables)? else {
+            return Ok(());
+        };
         if !has_content && !has_tables {
             return self.without_tables(index, list.is_some());
         }
@@ -105,13 +111,13 @@ impl Deep<'_> {
 
     /// Reads the list, and opens all tables that it names, or those that are there when it stays as it is although
     /// others are not; no content if there is no list. A writer may take tables away between the two.
-    fn settled_list(&self, dir: &Path, path: &Path) -> Result<(Option<Vec<u8>>, Contents)> {
+    fn settled_list(&self, dir: &Path, path: &Path) -> io::Result<(Option<Vec<u8>>, Contents)> {
         let mut last: Option<Vec<u8>> = None;
         let mut contents = Contents::new();
         for _ in 0..ATTEMPTS {
             let content = match self.system.read_at_most(path, LIST_LEN_MAX + 1) {
                 Err(error) if missing(&error) => return Ok((None, Contents::new())),
-                content => content.map_err(unreadable(path))?,
+                content => content?,
             };
             if content.len() > LIST_LEN_MAX {
                 return Ok((Some(content), Contents::new()));
@@ -134,10 +140,10 @@ impl Deep<'_> {
         Ok((last, contents))
     }
 
-    fn has_tables(&self, dir: &Path) -> Result<bool> {
+    fn has_tables(&self, dir: &Path) -> io::Result<bool> {
         let entries = match self.system.read_dir(dir) {
             Err(error) if missing(&error) => return Ok(false),
-            entries => entries.map_err(unreadable(dir))?,
+            entries => entries?,
         };
         let mut names = entries.iter().filter_map(|entry| entry.name.to_str().ok());
         Ok(names.any(is_table_name))
@@ -194,7 +200,10 @@ impl Deep<'_> {
                 self.error(&path, None, what, Repair::RebuildList);
                 return Ok(());
             }
-            content => content.map_err(unreadable(&path))?,
+            content => match self.told_unless_read(&path, content)? {
+                Some(content) => content,
+                None => return Ok(()),
+            },
         };
         self.counts.tables += 1;
         if let Some(found) = reftable::diagnose(content.as_ref()) {
@@ -246,7 +255,10 @@ impl Deep<'_> {
 
     /// Checks what lies in the folder beside the listed tables, of which the list with this content tells.
     fn folder(&mut self, dir: &Path, list: &[u8], opened: &Opened) -> Result<()> {
-        let entries = self.system.read_dir(dir).map_err(unreadable(dir))?;
+        let entries = self.system.read_dir(dir);
+        let Some(entries) = self.told_unless_read(dir, entries)? else {
+            return Ok(());
+        };
         let covered = Covered::by(opened);
         let names = entries.iter().filter_map(|entry| entry.name.to_str().ok());
         let unlisted = names.filter(|name| !opened.listed.contains(*name));

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use bstr::{BString, ByteSlice};
 use refdb::name::{FormatOptions, SYMREF_DEPTH_MAX, is_per_worktree, is_root_ref, is_well_formed};
 use refdb::objects::{ObjectKind, Peeled};
-use refdb::{ObjectId, Result};
+use refdb::{Error, ErrorKind, ObjectId, Result};
 use refdb_git::objects::Absent;
 
 use super::{Advice, AllSeen, Damage, Deep, Repair, Seen, Severity, Source, Value};
@@ -110,7 +110,10 @@ impl Deep<'_> {
         let kind = match kinds.get(&oid) {
             Some(kind) => *kind,
             None => {
-                let kind = objects.kind(oid)?;
+                let kind = match objects.kind(oid) {
+                    Err(error) => return self.without_object(seen, error),
+                    Ok(kind) => kind,
+                };
                 if kinds.len() >= KINDS_MAX {
                     kinds.clear();
                 }
@@ -141,8 +144,12 @@ impl Deep<'_> {
             return Ok(());
         };
         let peels = match kind {
-            Some(ObjectKind::Tag) => objects.peel(oid)?,
-            _ => Peeled::Itself,
+            Some(ObjectKind::Tag) => objects.peel(oid),
+            _ => Ok(Peeled::Itself),
+        };
+        let peels = match peels {
+            Err(error) => return self.without_object(seen, error),
+            Ok(peels) => peels,
         };
         if peels != Peeled::To(stated) {
             let repair = match seen.source {
@@ -151,6 +158,23 @@ impl Deep<'_> {
             };
             let what = format!("the object {oid} does not peel to {stated}, as is said beside it");
             self.of_ref(seen, &what, repair);
+        }
+        Ok(())
+    }
+
+    /// Reports that nobody can say what an object is: the other refs are checked all the same. What keeps all objects from
+    /// being read is said once.
+    ///
+    /// # Errors
+    /// The failure itself, if it says nothing of objects.
+    fn without_object(&mut self, seen: &Seen<'_>, error: Error) -> Result<()> {
+        if !matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io) {
+            return Err(error);
+        }
+        let what = error.to_string();
+        if self.unread.as_ref() != Some(&what) {
+            self.of_ref(seen, &what, Repair::ByHand);
+            self.unread = Some(what);
         }
         Ok(())
     }
