@@ -34,7 +34,7 @@ pub(crate) use deep::{
 };
 use refdb::internals::still_there;
 use refdb::system::FileKind;
-use refdb::{Error, RefFormat, Result};
+use refdb::{Error, Options, RefFormat, Result};
 use refdb_git::Repository;
 use refdb_git::repository::Worktree;
 pub use severity::{MessageId, Severities, Severity};
@@ -73,8 +73,41 @@ struct Report<'a> {
     repository: &'a Repository,
     on: &'a mut dyn FnMut(Event<'_>),
     clean: bool,
-    /// Why what was found is not wrong: the refs are kept elsewhere by now.
+    whereabouts: Whereabouts<'a>,
+}
+
+/// Where refs are checked, and whether they still are there: otherwise nothing is wrong that is found.
+struct Whereabouts<'a> {
+    options: &'a Options,
     moved: Option<Error>,
+}
+
+impl<'a> Whereabouts<'a> {
+    fn of(repository: &'a Repository) -> Whereabouts<'a> {
+        Whereabouts {
+            options: repository.store().options(),
+            moved: None,
+        }
+    }
+
+    /// Returns whether the refs are there; once they are not, nobody is asked again.
+    fn has_refs(&mut self) -> bool {
+        if self.moved.is_none() {
+            self.moved = still_there(self.options).err();
+        }
+        self.moved.is_none()
+    }
+
+    /// Returns what came of a check, if it was one of refs.
+    ///
+    /// # Errors
+    /// `Moved`, whether something was found, nothing was, or something is missing.
+    fn done<T>(mut self, checked: Result<T>) -> Result<T> {
+        match self.has_refs() {
+            true => checked,
+            false => self.moved.map_or(checked, Err),
+        }
+    }
 }
 
 impl Report<'_> {
@@ -94,10 +127,7 @@ impl Report<'_> {
         let Some(severity) = self.severities.of(id) else {
             return false;
         };
-        if self.moved.is_none() {
-            self.moved = still_there(self.repository.store().options()).err();
-        }
-        if self.moved.is_some() {
+        if !self.whereabouts.has_refs() {
             return true;
         }
         let finding = Finding {
@@ -131,13 +161,11 @@ pub fn as_git(
         repository,
         on,
         clean: true,
-        moved: None,
+        whereabouts: Whereabouts::of(repository),
     };
     let checked = report.check_all();
-    report.moved.map_or(Ok(()), Err)?;
-    // Where nothing was found, and where something is missing.
-    still_there(repository.store().options())?;
-    checked.map(|()| report.clean)
+    let clean = report.clean;
+    report.whereabouts.done(checked.map(|()| clean))
 }
 
 /// Returns the worktrees in the order in which Git takes them: the linked ones as the directory

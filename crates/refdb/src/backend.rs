@@ -124,7 +124,7 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     }
 
     /// Packs loose refs, or compacts tables.
-    fn optimize(&self, options: &OptimizeOptions<'_>) -> Result<()>;
+    fn optimize(&self, options: &Optimize<'_>, objects: &dyn Objects) -> Result<()>;
 
     /// Returns what only maintenance asks of it.
     fn maintained(&self) -> &dyn maintained::Maintained;
@@ -169,18 +169,28 @@ pub enum LogOrder {
     OldestFirst,
 }
 
-/// What `optimize` shall do.
-pub(crate) struct OptimizeOptions<'a> {
-    /// Whether to do it only if it is worth it.
-    pub(crate) auto: bool,
-    /// Whether loose copies are removed after packing (files).
-    pub(crate) prune: bool,
+/// What [`Store::optimize`](crate::Store::optimize) shall do.
+pub struct Optimize<'a> {
+    /// Do it only if it is worth it.
+    pub auto: bool,
+    /// Remove loose refs that were packed (files).
+    pub prune: bool,
     /// Which refs to pack (files).
-    pub(crate) include: &'a dyn Fn(RefName<'_>) -> bool,
-    /// Where objects are looked up (files): a ref whose object is missing stays loose.
-    pub(crate) objects: &'a dyn Objects,
-    /// Told of refs that stay loose, as [`Optimize::warn`](crate::Optimize::warn) says.
-    pub(crate) warn: &'a dyn Fn(Error),
+    pub include: &'a dyn Fn(RefName<'_>) -> bool,
+    /// Told of refs that stay loose (files): one whose object is missing is not packed (`BrokenRef`); one that
+    /// somebody has locked is packed, and keeps its file (`Locked`).
+    pub warn: &'a dyn Fn(Error),
+}
+
+impl Default for Optimize<'_> {
+    fn default() -> Self {
+        Optimize {
+            auto: false,
+            prune: true,
+            include: &|_| true,
+            warn: &|_| {},
+        }
+    }
 }
 
 /// A running write: locks are taken in it, values read under them, and all published at once.

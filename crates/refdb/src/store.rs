@@ -23,12 +23,13 @@ use std::sync::Arc;
 use refdb_names::name::is_pseudoref;
 use refdb_names::{ObjectId, RefName, RefNameBuf};
 
+pub use crate::backend::Optimize;
 use crate::backend::cursor::Cursor;
 use crate::backend::files::{FilesBackend, pseudoref};
 use crate::backend::maintained::Maintained;
 use crate::backend::reftable::ReftableBackend;
 use crate::backend::tags::Wanted;
-use crate::backend::{Backend, OptimizeOptions, RefFormat, Value};
+use crate::backend::{Backend, RefFormat, Value};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hook;
 use crate::layout::{Layout, is_of_tables};
@@ -462,36 +463,6 @@ impl Store {
     /// # Errors
     /// `Locked` when another process is at it; `Corrupt` or `Io` for the files.
     pub fn optimize(&self, optimize: &Optimize<'_>) -> Result<()> {
-        self.backend.optimize(&OptimizeOptions {
-            auto: optimize.auto,
-            prune: optimize.prune,
-            include: optimize.include,
-            objects: self.objects.as_ref(),
-            warn: optimize.warn,
-        })
-    }
-}
-
-/// What [`Store::optimize`] shall do.
-pub struct Optimize<'a> {
-    /// Do it only if it is worth it.
-    pub auto: bool,
-    /// Remove loose refs that were packed (files).
-    pub prune: bool,
-    /// Which refs to pack (files).
-    pub include: &'a dyn Fn(RefName<'_>) -> bool,
-    /// Told of refs that stay loose (files): one whose object is missing is not packed (`BrokenRef`); one that
-    /// somebody has locked is packed, and keeps its file (`Locked`).
-    pub warn: &'a dyn Fn(Error),
-}
-
-impl Default for Optimize<'_> {
-    fn default() -> Self {
-        Optimize {
-            auto: false,
-            prune: true,
-            include: &|_| true,
-            warn: &|_| {},
-        }
+        self.backend.optimize(optimize, self.objects.as_ref())
     }
 }

@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 
 use bstr::BString;
 use refdb::error::io_text;
-use refdb::internals::{Home, MIGRATION, Says, finish_left, still_there};
+use refdb::internals::{Home, MIGRATION, Says, finish_left};
 use refdb::system::{FileKind, System};
 use refdb::{Error, RefFormat, Result};
 use refdb_git::Repository;
@@ -40,7 +40,7 @@ use refdb_git::objects::Absent;
 use refdb_git::repository::Worktree;
 use rustix::io::Errno;
 
-use super::Severity;
+use super::{Severity, Whereabouts};
 use crate::migrate::finish_interrupted;
 use crate::progress::{Progress, Watch, nobody};
 use seen::{AllSeen, Seen, Source, Value};
@@ -171,8 +171,7 @@ struct Deep<'a> {
     linked: usize,
     linked_refs: usize,
     seen: AllSeen,
-    /// What says that the refs are kept elsewhere by now.
-    moved: Option<Error>,
+    whereabouts: Whereabouts<'a>,
     /// Where objects may be that cannot be had, once one is missing, and the refs whose object may be there.
     absent: Option<Absent>,
     perhaps_there: Vec<BString>,
@@ -227,7 +226,7 @@ pub fn deep_watched(
         linked: 0,
         linked_refs: 0,
         seen: AllSeen::default(),
-        moved: None,
+        whereabouts: Whereabouts::of(repository),
         absent: None,
         perhaps_there: Vec::new(),
         unread: None,
@@ -237,9 +236,8 @@ pub fn deep_watched(
         check.dirs.push(layout.worktree_dir().to_owned());
     }
     let done = check.all();
-    let moved = check.moved.take().map_or(Ok(()), Err);
-    moved.and(still_there(repository.store().options()))?;
-    done.map(|()| check.counts)
+    let counts = check.counts;
+    check.whereabouts.done(done.map(|()| counts))
 }
 
 impl Deep<'_> {
@@ -405,10 +403,7 @@ impl Deep<'_> {
 
     /// Reports a finding, unless it is only that the refs are kept elsewhere by now.
     fn tell(&mut self, found: &Damage) {
-        if self.moved.is_none() {
-            self.moved = still_there(self.repository.store().options()).err();
-        }
-        if self.moved.is_none() {
+        if self.whereabouts.has_refs() {
             (self.on)(found);
         }
     }

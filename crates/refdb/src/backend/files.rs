@@ -49,10 +49,11 @@ use refdb_names::{ObjectFormat, RefName, RefNameBuf, Target};
 
 use super::cursor::Cursor;
 use super::tags::Wanted;
-use super::{Backend, LogOrder, OptimizeOptions, Quirks, RefFormat, Session, Value};
+use super::{Backend, LogOrder, Optimize, Quirks, RefFormat, Session, Value};
 use crate::commit::{Holder, Home, JournalWatch, LockOptions};
 use crate::error::{Error, ErrorKind, OrIo, Result};
 use crate::layout::{Layout, Place};
+use crate::objects::Objects;
 use crate::options::Options;
 use crate::reflog::LogEntry;
 use crate::system::{FileKind, System, bytes_to_path, is_absent};
@@ -422,9 +423,9 @@ impl Backend for FilesBackend {
         ))))
     }
 
-    fn optimize(&self, options: &OptimizeOptions<'_>) -> Result<()> {
+    fn optimize(&self, options: &Optimize<'_>, objects: &dyn Objects) -> Result<()> {
         self.files.journal.for_writing()?;
-        optimize::optimize(&self.files, options)
+        optimize::optimize(&self.files, options, objects)
     }
 
     fn maintained(&self) -> &dyn super::maintained::Maintained {

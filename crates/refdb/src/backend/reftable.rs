@@ -38,10 +38,11 @@ pub use self::tables::LIST_LEN_MAX;
 use self::tables::{LocalTables, Tables};
 use super::cursor::{Cursor, ListCursor, OverCursor};
 use super::tags::{Distinct, TAGS, Wanted};
-use super::{Backend, LogOrder, OptimizeOptions, Quirks, RefFormat, Session, Value};
+use super::{Backend, LogOrder, Optimize, Quirks, RefFormat, Session, Value};
 use crate::commit::{Home, JournalWatch, LockFile, LockOptions, Means, Roots, sweep};
 use crate::error::{Error, ErrorKind, OrIo, Result};
 use crate::layout::{Layout, Place};
+use crate::objects::Objects;
 use crate::options::Options;
 use crate::reflog::LogEntry;
 use crate::shared::{Freshness, Register};
@@ -277,7 +278,7 @@ impl Backend for ReftableBackend {
         Ok(known.head.generation)
     }
 
-    fn optimize(&self, options: &OptimizeOptions<'_>) -> Result<()> {
+    fn optimize(&self, options: &Optimize<'_>, _objects: &dyn Objects) -> Result<()> {
         self.journal.for_writing()?;
         let dir = self.layout.common_dir();
         sweep(&self.home, dir, false).or_io("cannot remove locks in", dir)?;

@@ -19,7 +19,7 @@ use super::loose::Loose;
 use super::new_names::Beside;
 use super::overlay::{self, LooseRef};
 use super::rewrite::{PackedEdit, PackedValue};
-use crate::backend::OptimizeOptions;
+use crate::backend::Optimize;
 use crate::commit::{Holder, LockFile, is_new_value, refused, remove_if_there, sweep, take_over};
 use crate::error::{Error, ErrorKind, OrIo, Result};
 use crate::hook::{self, Hook, Step};
@@ -32,7 +32,11 @@ use crate::system::{if_there, is_absent, joined};
 /// # Errors
 /// `Locked` when packed-refs is being written, `Corrupt` or `Io` for the files. What was packed
 /// stays packed when removing loose refs fails.
-pub(super) fn optimize(files: &Arc<Files>, options: &OptimizeOptions<'_>) -> Result<()> {
+pub(super) fn optimize(
+    files: &Arc<Files>,
+    options: &Optimize<'_>,
+    objects: &dyn Objects,
+) -> Result<()> {
     if options.auto && !is_worth_it(files, options)? {
         return Ok(());
     }
@@ -47,7 +51,7 @@ pub(super) fn optimize(files: &Arc<Files>, options: &OptimizeOptions<'_>) -> Res
         ));
     }
     // Listed under the lock: nobody else packs or removes meanwhile.
-    let packed = to_pack(files, options)?;
+    let packed = to_pack(files, options, objects)?;
     let hook = hook::present(files.options.hook.as_deref())?;
     let null = ObjectId::null(files.options.object_format);
     let mut lines = Vec::new();
@@ -70,7 +74,7 @@ pub(super) fn optimize(files: &Arc<Files>, options: &OptimizeOptions<'_>) -> Res
         .map_err(|error| error.context("unable to write new packed-refs"))?;
     // Where there is nothing to pack Git makes a file that says so.
     if !edits.is_empty() || old.len() == 0 || !old.is_tidy() {
-        let peel = |oid| peel(options.objects, oid);
+        let peel = |oid| peel(objects, oid);
         lock.write(&old, &edits, Some(&peel), &files.options)?;
         ask(Step::Prepared)?;
         // No loose ref may go before this is durable.
@@ -132,7 +136,7 @@ fn peel(objects: &dyn Objects, oid: ObjectId) -> Result<Option<ObjectId>> {
 }
 
 /// Returns the object id of a loose ref that may be packed.
-fn packable(found: &LooseRef, options: &OptimizeOptions<'_>) -> Option<ObjectId> {
+fn packable(found: &LooseRef, options: &Optimize<'_>) -> Option<ObjectId> {
     let Some(Target::Direct(oid)) = found.target else {
         return None;
     };
@@ -144,7 +148,7 @@ fn packable(found: &LooseRef, options: &OptimizeOptions<'_>) -> Option<ObjectId>
 
 /// Returns whether there are so many loose refs that packing them pays: five for each doubling of
 /// packed-refs, counted in refs of 100 bytes, and 16 at least.
-fn is_worth_it(files: &Files, options: &OptimizeOptions<'_>) -> Result<bool> {
+fn is_worth_it(files: &Files, options: &Optimize<'_>) -> Result<bool> {
     let refs = overlay::list(files, b"refs/")?;
     let count = refs
         .iter()
@@ -156,7 +160,11 @@ fn is_worth_it(files: &Files, options: &OptimizeOptions<'_>) -> Result<bool> {
 }
 
 /// Returns the refs to pack with their values, in the order of their names.
-fn to_pack(files: &Files, options: &OptimizeOptions<'_>) -> Result<Vec<(Vec<u8>, PackedValue)>> {
+fn to_pack(
+    files: &Files,
+    options: &Optimize<'_>,
+    objects: &dyn Objects,
+) -> Result<Vec<(Vec<u8>, PackedValue)>> {
     let mut packed = Vec::new();
     let mut locks = Vec::new();
     let loose = overlay::list_with_locks(files, b"refs/", &mut locks)?;
@@ -167,7 +175,7 @@ fn to_pack(files: &Files, options: &OptimizeOptions<'_>) -> Result<Vec<(Vec<u8>,
         let Some(oid) = packable(&found, options) else {
             continue;
         };
-        let peeled = match options.objects.peel(oid)? {
+        let peeled = match objects.peel(oid)? {
             Peeled::Missing => {
                 let name = name_from_disk(&found.name);
                 let message = format!("{name} does not point to a valid object!");

@@ -74,13 +74,7 @@ fn direct(number: usize) -> NewValue<'static> {
 impl Fixture {
     /// Packs every ref, and removes their files.
     fn pack_all(&self) -> Result<()> {
-        self.backend.optimize(&OptimizeOptions {
-            auto: false,
-            prune: true,
-            include: &|_| true,
-            objects: &NoObjects,
-            warn: &|_| {},
-        })
+        self.backend.optimize(&Optimize::default(), &NoObjects)
     }
 
     fn path(&self, path: &str) -> PathBuf {
@@ -1429,16 +1423,13 @@ impl Objects for SomeObjects {
 
 fn optimize(fixture: &Fixture, auto: bool, prune: bool, objects: &dyn Objects) -> Vec<String> {
     let warnings = std::cell::RefCell::new(Vec::new());
-    fixture
-        .backend
-        .optimize(&OptimizeOptions {
-            auto,
-            prune,
-            include: &|name| !name.as_bytes().starts_with(b"refs/keep/"),
-            objects,
-            warn: &|warning| warnings.borrow_mut().push(warning.to_string()),
-        })
-        .unwrap();
+    let options = Optimize {
+        auto,
+        prune,
+        include: &|name| !name.as_bytes().starts_with(b"refs/keep/"),
+        warn: &|warning| warnings.borrow_mut().push(warning.to_string()),
+    };
+    fixture.backend.optimize(&options, objects).unwrap();
     warnings.into_inner()
 }
 
