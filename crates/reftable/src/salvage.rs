@@ -1,9 +1,10 @@
-//! What is left of a damaged table: why it cannot be opened, and the records of its whole blocks.
+//! What is left of a damaged table: why it cannot be opened, and the records of its whole blocks and runs.
 //!
 //! Invariants:
-//! 1. A record is taken only from a block that decodes from its first byte to its last: of half a block nobody knows
-//!    which half is the right one. Either its names are in order or its restart table fits; where both are wrong, or a
-//!    block is only guessed to begin, what decodes may be none.
+//! 1. A record is taken only from a block that decodes from its first byte to its last. Either its names are in order or
+//!    its restart table fits; where both are wrong, or a block is only guessed to begin, what decodes may be none. Of a
+//!    block of refs that does not decode, those runs are taken that do, from one restart offset to the next: by these
+//!    offsets readers look up names. Of half a run nobody knows which half is the right one.
 //! 2. Neither header nor footer is needed: where they are damaged, the caller's knowledge stands
 //!    in for them.
 //! 3. A ref whose update index is not one of the table's is a ref all the same: Git lists it. It
@@ -13,6 +14,8 @@
 //! 5. Of a name that stands there twice the first value counts, and a deletion last: Git lists all values, and looks up
 //!    the one or the other, by where the restart offsets are.
 
+mod records;
+
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -21,13 +24,13 @@ use crate::block::{Block, HEAD_LEN};
 use crate::check::{Finding, TableSection};
 use crate::error::Result;
 use crate::header::{BLOCK_LEN_MAX, Footer, Header, MAGIC, checksum};
-use crate::key::split_key;
 use crate::object_format::ObjectFormat;
-use crate::record::{Codec, IndexCodec, LogCodec, LogRecord, Params, RefCodec, RefRecord};
+use crate::record::{Codec, IndexCodec, LogCodec, LogRecord, RefCodec, RefRecord};
 use crate::spelled::Spelled;
 use crate::table::Table;
 use crate::walk::Walk;
 use crate::writer::{WriteOptions, Writer};
+use records::{records, whole_runs};
 
 /// So much is looked through for anything but zeros. A file that is one hole may be of any length.
 const ZEROS_MAX: usize = 256 << 20;
@@ -111,16 +114,16 @@ fn footer_start(data: &[u8], object_format: ObjectFormat) -> Option<usize> {
     (header.version == object_format.table_version() && is_whole).then_some(start)
 }
 
-/// The records that whole blocks of a table hold; see [`salvage`].
+/// The records that whole blocks of a table hold, and whole runs of the others; see [`salvage`].
 #[derive(Clone, Debug, Default)]
 pub struct Salvaged {
     /// The least update index, by the header or as the caller knows it.
     pub min_update_index: u64,
     /// The greatest update index.
     pub max_update_index: u64,
-    /// How many blocks with refs or log entries could be read.
+    /// How many blocks with refs or log entries could be read, in whole or in part.
     pub blocks: usize,
-    /// The file offsets of what could not be read.
+    /// The file offsets of what could not be read, or not in whole.
     pub lost: Vec<u64>,
     block_size: u32,
     // Keys with the whole record behind them: the extra bits and the value's bytes.
@@ -214,15 +217,17 @@ fn read_blocks(data: Vec<u8>, header: Header, block_size: Option<u32>) -> Salvag
     let table = Table::without_footer(data, unpadded, end);
     let mut walk = Walk::new(&table);
     let (mut spans, mut longest) = (Vec::new(), 0);
-    let mut lost = BTreeSet::new();
+    let (mut lost, mut torn) = (BTreeSet::new(), BTreeSet::new());
     let mut budget = TRIED_MAX.saturating_mul(table.body().len());
     loop {
         let at = walk.offset;
         let block = match walk.next() {
             Ok(None) => break,
-            Ok(Some(block)) => salvaged
-                .take(&table, &block, walk.body(&block), Start::Known)
-                .map(|()| block),
+            Ok(Some(block)) => {
+                let taken = salvaged.take(&table, &block, walk.body(&block), Start::Known);
+                torn.extend((taken == Some(Taken::InPart)).then_some(at));
+                taken.map(|_| block)
+            }
             Err(_) => None,
         };
         if let Some(block) = block {
@@ -248,6 +253,7 @@ fn read_blocks(data: Vec<u8>, header: Header, block_size: Option<u32>) -> Salvag
     }
     let padded_to = block_size.map_or_else(|| block_size_of(&spans), u64::from);
     settle(&mut lost, &spans, &table, padded_to);
+    lost.append(&mut torn);
     salvaged.lost = lost.into_iter().collect();
     // A size that is less than a block of refs has is none.
     let refs = spans.iter().filter(|span| span.kind == RefCodec::KIND);
@@ -416,31 +422,50 @@ enum Start {
     Guessed,
 }
 
+/// What was taken of a block.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    Whole,
+    InPart,
+}
+
 impl Salvaged {
-    /// Takes the records of a block, all of them or none.
-    fn take(&mut self, table: &Table, block: &Block, body: &[u8], start: Start) -> Option<()> {
+    /// Takes the records of a block: all of them, those of its whole runs, or none.
+    fn take(&mut self, table: &Table, block: &Block, body: &[u8], start: Start) -> Option<Taken> {
+        let mut taken = Taken::Whole;
         // An update index that no number can hold is no reason to lose the refs beside it.
         let mut params = table.params();
         let min = std::mem::take(&mut params.min_update_index);
         match block.kind {
             RefCodec::KIND => {
                 let spelled = &mut self.spelled;
-                let add = |name: &[u8]| spelled.add(name, table, block.offset).ok();
-                for (name, mut new) in records::<RefCodec>(block, body, params, start, add)? {
+                let mut add = |name: &[u8]| spelled.add(name, table, block.offset).ok();
+                let whole = records::<RefCodec>(block, body, params, start, &mut add);
+                let found = match whole {
+                    Some(whole) => whole,
+                    None if start == Start::Known => {
+                        taken = Taken::InPart;
+                        whole_runs::<RefCodec>(block, body, params, &mut add)?
+                    }
+                    None => return None,
+                };
+                for (name, mut new) in found {
                     new.0.update_index = new.0.update_index.saturating_add(min);
                     self.take_ref(name, new);
                 }
                 self.blocks += 1;
             }
             LogCodec::KIND => {
-                for (key, new) in records::<LogCodec>(block, body, params, start, |_| Some(()))? {
+                for (key, new) in
+                    records::<LogCodec>(block, body, params, start, &mut |_| Some(()))?
+                {
                     put(&mut self.logs, key, new, LogCodec::is_deletion);
                 }
                 self.blocks += 1;
             }
             _ => {}
         }
-        Some(())
+        Some(taken)
     }
 
     fn take_ref(&mut self, name: Vec<u8>, new: (RefCodec, Vec<u8>)) {
@@ -531,9 +556,6 @@ impl Salvaged {
     }
 }
 
-/// Keys with their values.
-type Records<C> = Vec<(Vec<u8>, (C, Vec<u8>))>;
-
 /// Adds a record; of one key the first counts that is no deletion.
 fn put<C>(
     records: &mut BTreeMap<Vec<u8>, (C, Vec<u8>)>,
@@ -546,52 +568,4 @@ fn put<C>(
         Entry::Occupied(mut one) if is_deletion(&one.get().0) => drop(one.insert(new)),
         Entry::Occupied(_) => {}
     }
-}
-
-/// Decodes a block, which has to be whole; `add` is told of each key, and may end that.
-fn records<C: Codec + Default + Clone>(
-    block: &Block,
-    body: &[u8],
-    params: Params,
-    start: Start,
-    mut add: impl FnMut(&[u8]) -> Option<()>,
-) -> Option<Records<C>> {
-    let mut records: Records<C> = Vec::new();
-    let mut full_keys = Vec::new();
-    let mut codec = C::default();
-    let mut key = Vec::new();
-    let mut is_sorted = true;
-    let mut at = block.first;
-    while at < block.end {
-        if body.get(at..).and_then(split_key)?.0 == 0 {
-            full_keys.push(at);
-        }
-        let place = block.read_any(body, at, &mut key, &mut codec, params)?;
-        // Zeros decode as records, too.
-        if key.is_empty() {
-            return None;
-        }
-        add(&key)?;
-        is_sorted &= records.last().is_none_or(|last| last.0 < key);
-        let value = body.get(place.value..place.next)?.to_vec();
-        records.push((key.clone(), (codec.clone(), value)));
-        at = place.next;
-    }
-    let has_restarts = || has_restarts(block, body, &full_keys);
-    // With a wrong number of them, the last records would be taken for restart offsets: these lie nowhere then.
-    let has_places = || (0..block.restart_count).all(|index| block.restart(body, index).is_ok());
-    let is_whole = match start {
-        Start::Known => is_sorted && has_places() || has_restarts(),
-        Start::Guessed => is_sorted && has_restarts(),
-    };
-    is_whole.then_some(records)
-}
-
-/// Returns whether the restart table is one for a block with these full keys.
-fn has_restarts(block: &Block, body: &[u8], full_keys: &[usize]) -> bool {
-    let restarts = (0..block.restart_count).map(|index| block.restart(body, index).ok());
-    let fits = |at: Option<usize>| at.is_some_and(|at| full_keys.binary_search(&at).is_ok());
-    block.starts_first_run(body)
-        && restarts.clone().all(fits)
-        && restarts.is_sorted_by(|a, b| a < b)
 }
