@@ -254,8 +254,12 @@ impl Codec for ObjectCodec {
         };
         let mut at = from;
         let mut offset = 0_u64;
-        for _ in 0..count {
+        for index in 0..count {
             let (delta, used) = varint::read(input.get(at..)?)?;
+            // A block that is named again and again would be read as often.
+            if index > 0 && delta == 0 {
+                return None;
+            }
             offset = offset.checked_add(delta)?;
             at += used;
         }

@@ -54,6 +54,10 @@ pub(crate) struct Section {
     pub(crate) index: Option<u64>,
 }
 
+/// So many levels has no index: each names two blocks or more for each of the level above, and a file has less than
+/// 2^64 bytes.
+const LEVELS_MAX: usize = 64;
+
 impl Table {
     /// Opens the table whose whole file `data` is.
     ///
@@ -447,6 +451,7 @@ impl Table {
         let mut codec = IndexCodec::default();
         let mut offset = top;
         let mut at_top = true;
+        let mut levels = 0;
         loop {
             let Some(block) = self.block(offset, IndexCodec::KIND)? else {
                 if offset != top && at_top {
@@ -475,7 +480,11 @@ impl Table {
                 Some(_) if codec.offset >= block.offset => {
                     return Err(block.corrupt("a record points forwards"));
                 }
+                Some(_) if levels >= LEVELS_MAX => {
+                    return Err(block.corrupt("the index has more levels than any table needs"));
+                }
                 Some(_) => {
+                    levels += 1;
                     offset = codec.offset;
                     at_top = false;
                     match self.head(offset)? {
