@@ -94,7 +94,8 @@ impl Work {
         let script = format!(
             "update refs/heads/main {new}\nupdate refs/heads/new {new}\n\
              update refs/tags/packed {new}\ndelete refs/heads/both\n\
-             update refs/worktree/own {new}\nupdate refs/heads/loose {old}\n"
+             update refs/worktree/own {new}\nupdate refs/heads/loose {old}\n\
+             delete {GONE}\n"
         );
         let done = base.duplicate();
         let git = oracle::git(done.path().join(WORKTREE)).args(STDIN);
@@ -185,11 +186,14 @@ fn repository(format: Format) -> Repo {
     }
     repo.config("worktree.useRelativePaths", "true");
     let worktree = repo.worktree("w");
-    let own = create("refs/worktree/own", &commits[3]);
+    let own = create("refs/worktree/own", &commits[3]) + &create(GONE, &commits[3]);
     let update = worktree.git(["update-ref", "--create-reflog", "--stdin"]);
     update.stdin(own).run().ok();
     repo
 }
+
+/// A ref that the worktree has for itself, which the transaction deletes.
+const GONE: &str = "refs/worktree/gone";
 
 const LIST: &[&str] = &[
     "for-each-ref",
@@ -197,10 +201,13 @@ const LIST: &[&str] = &[
     "--format=%(refname) %(objectname) %(symref)",
 ];
 
-/// Returns which reflogs there are and what is in them, as a command tells.
+/// Returns which reflogs there are and what is in them, and whether a ref is there that may go, as a command tells.
 fn shown(run: impl Fn(&[&str]) -> Output) -> String {
     let all = ["reflog", "show", "--all", "--format=%gd %H %gs"];
-    run(&["reflog", "list"]).text() + &run(&all).text()
+    let is_there = run(&["show-ref", "--verify", "--quiet", GONE])
+        .status
+        .success();
+    run(&["reflog", "list"]).text() + &run(&all).text() + &is_there.to_string()
 }
 
 /// Returns where commands are run in a repository: in its worktree, if it has one.

@@ -53,6 +53,10 @@ impl Files {
         }
         let bare = self.layout.locate(name).1.as_bytes();
         let is_common = place == layout::Place::Common;
+        if becomes == Some(Becomes::Nothing) && !is_common {
+            // What a worktree has for itself is never packed.
+            return Ok(None);
+        }
         let is_packed = becomes == Some(Becomes::Nothing) && is_common;
         if is_packed || is_common && view.of_place(&Place::Packed)?.is_some() {
             if !is_packed && let Some(found) = self.read_loose(name)? {
