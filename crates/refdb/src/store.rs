@@ -219,7 +219,7 @@ impl Store {
         let each_fails = |error: Error| names.iter().map(|_| Err(error.clone())).collect();
         let mut found = self.backend.read_all(names).unwrap_or_else(each_fails);
         let is_missed = |found: &Result<Option<Value>>| match found {
-            Ok(Some(found)) => is_of_tables(found.target.as_ref()),
+            Ok(Some(found)) => may_be_left(found),
             _ => true,
         };
         if found.iter().any(is_missed)
@@ -239,7 +239,7 @@ impl Store {
                 pseudoref(self.system.as_ref(), dir, name, self.options.object_format)
             }
             _ => match self.backend.read(name) {
-                Ok(Some(found)) if !is_of_tables(found.target.as_ref()) => Ok(Some(found)),
+                Ok(Some(found)) if !may_be_left(&found) => Ok(Some(found)),
                 missed => self.if_still_there(missed),
             },
         }
@@ -465,4 +465,10 @@ impl Store {
     pub fn optimize(&self, optimize: &Optimize<'_>) -> Result<()> {
         self.backend.optimize(optimize, self.objects.as_ref())
     }
+}
+
+/// Returns whether a value may be what a migration has left: the stub in the place of HEAD, or a packed value behind a
+/// file that was put away before.
+fn may_be_left(found: &Value) -> bool {
+    found.packed || is_of_tables(found.target.as_ref())
 }

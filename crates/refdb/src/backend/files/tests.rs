@@ -4,6 +4,7 @@ mod syncs;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use refdb_names::internals::name_from_disk;
@@ -18,6 +19,7 @@ use crate::error::Reason;
 use crate::objects::{NoObjects, ObjectKind, Objects, Peeled};
 use crate::options::{LockTimeout, StillThere};
 use crate::reflog::Signature;
+use crate::store::Store;
 use crate::system::beside::HALVES_MIN;
 use crate::system::{OsSystem, System};
 
@@ -793,6 +795,35 @@ fn who_waits_is_told_what_the_configuration_says() {
     let head = session.lock(&[name("HEAD")], false, &mut |_, _| {});
     assert_eq!(head.unwrap_err().kind(), ErrorKind::Moved);
     assert_eq!(fixture.pack_all().unwrap_err().kind(), ErrorKind::Moved);
+}
+
+/// A migration puts loose refs away before packed-refs: what was packed before they were written is no answer then.
+#[test]
+fn a_packed_value_behind_a_file_that_was_moved_is_no_answer() {
+    let fixture = fixture();
+    fixture.write("packed-refs", &format!("{} refs/heads/a\n", oid(1)));
+    fixture.write("refs/heads/a", &format!("{}\n", oid(2)));
+    let is_moved = Arc::new(AtomicBool::new(false));
+    let moved = Arc::clone(&is_moved);
+    let mut options = Options::new(ObjectFormat::Sha1);
+    options.still_there = Some(StillThere(Arc::new(move |_| {
+        match moved.load(Ordering::Relaxed) {
+            true => Err(Error::new(ErrorKind::Moved, "the configuration says so")),
+            false => Ok(()),
+        }
+    })));
+    let (system, layout) = (Arc::new(OsSystem::new()), Layout::main(fixture.dir.path()));
+    let format = crate::RefFormat::Files;
+    let store = Store::open(system, layout, format, Arc::new(NoObjects), options).unwrap();
+    let value = |number| Some(oid(number));
+    let read = || Ok::<_, Error>(store.resolve(name("refs/heads/a"))?.map(|found| found.oid));
+    assert_eq!(read().unwrap(), value(2));
+    fs::remove_file(fixture.path("refs/heads/a")).unwrap();
+    assert_eq!(read().unwrap(), value(1));
+    is_moved.store(true, Ordering::Relaxed);
+    assert_eq!(read().unwrap_err().kind(), ErrorKind::Moved);
+    let mut all = store.read_all(&[name("refs/heads/a")]);
+    assert_eq!(all.remove(0).unwrap_err().kind(), ErrorKind::Moved);
 }
 
 /// What lies where a migration would have its folder keeps nobody from waiting for a lock.
