@@ -16,7 +16,7 @@ use super::walk::Walk;
 use super::{Settings, options};
 use crate::commands::for_each_ref::color::sequence;
 use crate::context::Context;
-use crate::failure::Result;
+use crate::failure::{Result, say};
 use crate::output::Output;
 use crate::pager::{Paging, somebody_looks, wants_no_color};
 use crate::trace;
@@ -30,6 +30,16 @@ pub(super) fn hand_over(
     paging: &Paging,
 ) -> Result<()> {
     out.flush()?;
+    // Git knows of no transaction that is committed and not finished: what can be is finished before.
+    context.store()?.log_exists(RefName::HEAD)?;
+    let journal = context.repository()?.common_dir().join("refdb.journal");
+    if context.repository()?.system().lstat(&journal).is_ok() {
+        let text = format!(
+            "'{}' is not finished: Git shows reflogs without it",
+            journal.display()
+        );
+        say("warning", text.as_bytes());
+    }
     let arguments = |args: &[Vec<u8>]| -> Vec<_> {
         let args = args.iter().map(|arg| OsStr::from_bytes(arg).to_owned());
         args.collect()
