@@ -384,7 +384,11 @@ impl Context {
         let repository = self.repository()?;
         let mut branches = HashMap::new();
         for worktree in repository.worktrees()? {
-            let store = repository.worktree_store(&worktree)?;
+            let store = match repository.worktree_store(&worktree) {
+                // It uses no store that machines share, so that nothing is checked out there from this one.
+                Err(error) if error.kind() == ErrorKind::Unsupported => continue,
+                store => store?,
+            };
             // HEAD may lead through further symrefs: the last ref is the one checked out.
             let head = resolve_listed(&store, RefName::HEAD)?;
             if let Some(branch) = head.map(|head| head.name)
