@@ -245,6 +245,12 @@ impl Deep<'_> {
                 self.of_ref(&start, &what, Repair::FromReflog);
                 continue;
             }
+            let leads_astray = first.starts_with(b"refs/") && !first.starts_with(b"refs/heads/");
+            if start.name == b"HEAD" && leads_astray {
+                let what = format!("HEAD leads to '{}', no branch", first.as_bstr());
+                self.of_ref(&start, &what, Repair::ByHand);
+                continue;
+            }
             if !is_root_ref(first) && !is_well_formed(first, FormatOptions::ONE_LEVEL) {
                 let what = format!(
                     "the symref points to '{}', no name of a ref",
