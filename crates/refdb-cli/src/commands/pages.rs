@@ -162,7 +162,10 @@ pub(super) const PAGES: &[Page] = &[
                 "pack-refs --all",
                 "Pack every ref, and take away what it replaces",
             ),
-            ("pack-refs --auto", "The same, only where it is worth it"),
+            (
+                "pack-refs --all --auto",
+                "The same, only where it is worth it",
+            ),
         ],
         exit_codes: NO_CODES,
         see_also: &["refs optimize", "inspect"],
@@ -260,7 +263,7 @@ pub(super) const PAGES: &[Page] = &[
         summary: "Take single entries out of a reflog",
         examples: [
             (
-                "reflog delete --dry-run main@{2}",
+                "reflog delete --dry-run --verbose main@{2}",
                 "Tell what would be taken out",
             ),
             (
@@ -290,7 +293,7 @@ pub(super) const PAGES: &[Page] = &[
         examples: [
             ("reflog expire --all", "As gc.reflogExpire says"),
             (
-                "reflog expire --expire=1.month --dry-run main",
+                "reflog expire --expire=1.month --dry-run --verbose main",
                 "Tell what would go",
             ),
         ],

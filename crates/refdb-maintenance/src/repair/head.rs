@@ -104,10 +104,13 @@ impl Plan<'_> {
             }
             Some(Target::Symbolic(name)) => {
                 let name = name.as_bytes().as_bstr();
-                self.note(path, &format!("put on '{name}': see whether that is right"));
+                self.note(
+                    path,
+                    &format!("HEAD was put on '{name}': see whether that is right"),
+                );
             }
             Some(Target::Direct(oid)) => {
-                let what = format!("put on {oid} and no branch, as its reflog says last");
+                let what = format!("HEAD was put on {oid} and no branch, as its reflog says last");
                 self.note(path, &what);
             }
         }
