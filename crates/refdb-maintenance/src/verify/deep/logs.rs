@@ -23,6 +23,7 @@ impl Deep<'_> {
                 }
                 Ok(leaf) => leaf,
             };
+            self.check_end(&tree, &leaf)?;
             let path = &leaf.path;
             match leaf.kind {
                 FileKind::File | FileKind::Symlink if leaf.name.ends_with(b".lock") => {

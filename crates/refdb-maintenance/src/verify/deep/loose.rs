@@ -12,7 +12,7 @@ use refdb::name::{FormatOptions, is_per_worktree, is_root_ref, is_well_formed};
 use refdb::system::FileKind;
 use refdb::{Error, Result, Target};
 
-use super::{Deep, Repair, Seen, Source, Value, condition, is_gone, no_file};
+use super::{Deep, Repair, Seen, Source, Value, condition, is_gone, leads_in_a_circle, no_file};
 
 impl Deep<'_> {
     /// Checks the root refs and everything below `refs/` of a directory.
@@ -54,6 +54,7 @@ impl Deep<'_> {
                 }
                 Ok(leaf) => leaf,
             };
+            self.check_end(&tree, &leaf)?;
             match Entry::of_leaf(self.system, &leaf) {
                 Entry::Lock | Entry::NewValue | Entry::Barrier => self.leftover(&leaf.path),
                 // A migration keeps writers out of a directory.
@@ -70,6 +71,19 @@ impl Deep<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Fails where links that were followed lead back to themselves: there is no end to what is below.
+    pub(super) fn check_end(&self, tree: &Tree<'_>, leaf: &Leaf) -> Result<()> {
+        if leaf.kind != FileKind::Symlink || !tree.is_behind_link() {
+            return Ok(());
+        }
+        match self.system.stat(&leaf.path) {
+            Err(error) if leads_in_a_circle(&error) => {
+                Err(Error::io("unable to read", &leaf.path, error))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Returns whether a link leads to a directory. Readers follow it, of refs and of reflogs.

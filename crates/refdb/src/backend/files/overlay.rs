@@ -14,6 +14,7 @@ use refdb_names::internals::name_from_disk;
 use refdb_names::name::{FormatOptions, is_root_ref, is_well_formed};
 use refdb_names::{ObjectId, RefName, Target, TargetRef};
 use reftable::short::has_prefix;
+use rustix::io::Errno;
 
 use super::loose::{self, Loose};
 use super::packed::Peeling;
@@ -489,6 +490,13 @@ impl Walk<'_> {
     fn resolve_kind(&mut self, dir: &Path, entry: &mut DirEntry) -> Result<bool> {
         let path = dir.join(bytes_to_path(&entry.name));
         let stat = self.files.system.stat(&path);
+        if let Err(error) = &stat
+            && self.inside > 0
+            && error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
+        {
+            // The links that were followed lead back to themselves: there is no end to what is below.
+            return stat.map(|_| false).or_io("unable to read", &path);
+        }
         if stat.is_err() || stat.is_ok_and(|stat| stat.kind != FileKind::Directory) {
             return Ok(false);
         }
