@@ -384,10 +384,8 @@ impl Context {
         let repository = self.repository()?;
         let mut branches = HashMap::new();
         for worktree in repository.worktrees()? {
-            let store = match repository.worktree_store(&worktree) {
-                // It uses no store that machines share, so that nothing is checked out there from this one.
-                Err(error) if error.kind() == ErrorKind::Unsupported => continue,
-                store => store?,
+            let Some(store) = repository.worktree_store_if_any(&worktree)? else {
+                continue;
             };
             // HEAD may lead through further symrefs: the last ref is the one checked out.
             let head = resolve_listed(&store, RefName::HEAD)?;

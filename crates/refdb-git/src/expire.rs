@@ -312,7 +312,9 @@ impl<'r> Expiry<'r> {
             }
         }
         for worktree in self.repository.worktrees()? {
-            let store = self.repository.worktree_store(&worktree)?;
+            let Some(store) = self.repository.worktree_store_if_any(&worktree)? else {
+                continue;
+            };
             let Ok(Some(head)) = store.resolve(RefName::HEAD) else {
                 continue;
             };

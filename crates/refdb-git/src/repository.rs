@@ -269,6 +269,18 @@ impl Repository {
         self.open_store(layout, self.store.options().clone())
     }
 
+    /// As [`worktree_store`](Self::worktree_store); `None` for a linked worktree that has no refs, since those of the
+    /// repository are in a store that machines share, which it cannot use.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn worktree_store_if_any(&self, worktree: &Worktree) -> Result<Option<Store>> {
+        match self.worktree_store(worktree) {
+            Err(error) if error.kind() == ErrorKind::Unsupported => Ok(None),
+            store => store.map(Some),
+        }
+    }
+
     /// Returns where the refs of a worktree are kept.
     pub fn worktree_layout(&self, worktree: &Worktree) -> Result<Layout> {
         let refs_dir = self.refs_dir.as_deref();

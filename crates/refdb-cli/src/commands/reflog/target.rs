@@ -1,7 +1,7 @@
 //! Which reflogs a command is about.
 
 use refdb::layout::link_to_worktree;
-use refdb::{ErrorKind, LogOrder, RefName, RefNameBuf};
+use refdb::{LogOrder, RefName, RefNameBuf};
 use refdb_git::revision::{Found, Revisions};
 
 use crate::context::Context;
@@ -28,10 +28,8 @@ pub(super) fn all(context: &Context, single: bool) -> Result<Vec<RefNameBuf>> {
             && link_to_worktree(repository.system().as_ref(), &worktree.git_dir)?.is_none()
         {
             let id = worktree.id.as_ref().map(|id| id.as_slice());
-            let store = match repository.worktree_store(&worktree) {
-                // It uses no store that machines share: its reflogs are in none.
-                Err(error) if error.kind() == ErrorKind::Unsupported => continue,
-                store => store?,
+            let Some(store) = repository.worktree_store_if_any(&worktree)? else {
+                continue;
             };
             for name in store.log_names()? {
                 if refdb::name::is_per_worktree(name.as_bytes()) {
