@@ -368,3 +368,25 @@ pub(crate) fn split_log_key(key: &[u8]) -> Option<(&[u8], u64)> {
 pub(crate) fn is_oid(oid: &[u8], object_format: ObjectFormat) -> bool {
     oid.len() == object_format.raw_len()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_block_is_named_twice_for_an_object() {
+        let decode = |value: &[u8]| {
+            let mut codec = ObjectCodec::default();
+            let params = Params {
+                hash_len: 20,
+                min_update_index: 0,
+            };
+            let used = codec.decode(params, 2, value)?;
+            let mut offsets = Vec::new();
+            codec.offsets(value, &mut offsets);
+            Some((used, offsets))
+        };
+        assert_eq!(decode(&[0, 5]), Some((2, vec![0, 5])));
+        assert_eq!(decode(&[5, 0]), None);
+    }
+}

@@ -331,6 +331,19 @@ for_every_format! {
         assert_eq!(ours.stderr.as_bstr(), "usage: 'refdb refs verify' takes no arguments\n");
         both(repo.path(), &[], &["--no-strict"]);
     }
+
+    fn a_head_that_leads_to_no_branch(format) {
+        let repo = Repo::init(format);
+        let commit = &repo.objects().commits[0];
+        repo.update_refs(format!("create refs/tags/v1 {commit}\n"));
+        repo.git(["symbolic-ref", "HEAD", "refs/tags/v1"]).run().ok();
+        assert_eq!(both(repo.path(), &[], &[]).code, 255);
+        let deep = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path());
+        let deep = deep.args(["refs", "verify", "--deep"]).run();
+        assert_eq!(deep.code(), 2, "{}", deep.stdout.as_bstr());
+        let said = "HEAD leads to 'refs/tags/v1', no branch";
+        assert!(deep.stdout.contains_str(said), "{}", deep.stdout.as_bstr());
+    }
 }
 
 #[test]

@@ -194,6 +194,30 @@ for_every_format! {
         read_when_full(format, mounted);
     }
 
+    /// What Git shows of reflogs, since it can do more, is what the dead committed.
+    fn by_git_that_is_asked_for_more(format) {
+        if !Place::here().is_there() {
+            return;
+        }
+        let work = Work::new(format);
+        let folder = tempfile::tempdir().expect("a folder");
+        let dir = folder.path().join("repo");
+        let renew = || {
+            let _ = fs::remove_dir_all(&dir);
+            copy(work.base.path(), &dir);
+        };
+        kill_at_points(&work, &dir, renew, |context| {
+            let show = |more: &[&str]| {
+                let words = [&["reflog", "show", "--format=%H"], more, &["refs/heads/main"]];
+                Place::here().in_time(&dir.join(WORKTREE)).args(words.concat()).run().text()
+            };
+            let (by_git, plain) = (show(&["--stat"]), show(&[]));
+            let is_id = |line: &&str| line.len() == format.zero().len();
+            let by_git: Vec<&str> = by_git.lines().filter(is_id).collect();
+            assert_eq!(by_git, plain.lines().collect::<Vec<_>>(), "{context}");
+        });
+    }
+
     fn while_nobody_may_write(format) {
         if !Place::here().is_there() {
             return;
