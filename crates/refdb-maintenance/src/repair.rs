@@ -133,6 +133,8 @@ pub struct Note {
     pub file: PathBuf,
     /// What remains of it, or is lost.
     pub what: String,
+    /// Whether something is lost, or may be, that nobody can name.
+    pub is_loss: bool,
     /// What a person can do.
     pub way_out: Option<WayOut>,
 }
@@ -180,6 +182,12 @@ impl Plan<'_> {
     /// Returns what cannot be repaired, or only in part.
     pub fn notes(&self) -> &[Note] {
         &self.notes
+    }
+
+    /// Returns whether anything is lost, or may be: refs, entries of reflogs, or what nobody can name.
+    pub fn loses(&self) -> bool {
+        self.refs.iter().any(|change| change.after.is_none())
+            || self.notes.iter().any(|note| note.is_loss)
     }
 
     /// Returns the files that are changed, and those that are taken away: for them it is true.
@@ -355,8 +363,17 @@ impl Plan<'_> {
         self.notes.push(Note {
             file: file.to_owned(),
             what: what.to_owned(),
+            is_loss: false,
             way_out,
         });
+    }
+
+    /// Notes that something is lost, or may be.
+    fn note_loss(&mut self, file: &Path, what: &str) {
+        self.note(file, what);
+        if let Some(note) = self.notes.last_mut() {
+            note.is_loss = true;
+        }
     }
 
     fn objects(&self) -> &dyn Objects {

@@ -466,7 +466,8 @@ pub(super) const PAGES: &[Page] = &[
         exit_codes: &[
             (
                 "1",
-                "with --dry-run: there is something to mend, or to see to by hand; else: there are warnings still",
+                "with --dry-run: there is something to mend, or to see to by hand; else: something is lost, or there are \
+                 warnings still",
             ),
             ("2", "there is damage still"),
         ],
@@ -552,7 +553,10 @@ pub(super) const PAGES: &[Page] = &[
             ),
         ],
         exit_codes: &[
-            ("1", "with --dry-run: there is something to do"),
+            (
+                "1",
+                "with --dry-run: there is something to do; else: something is lost, or may be",
+            ),
             ("255", "there is damage left"),
         ],
         see_also: &["store verify", "refs repair"],

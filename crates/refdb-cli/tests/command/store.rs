@@ -212,7 +212,7 @@ for_every_format! {
         assert!(text.starts_with("128: ") && text.contains("no head can be read"), "{text}");
         let head = format!("--head={}", copied.display());
         let text = said(&refdb(&repo, &["store", "repair", &head]));
-        assert!(text.starts_with("0: ") && text.contains("if anything, is lost"), "{text}");
+        assert!(text.starts_with("1: ") && text.contains("if anything, is lost"), "{text}");
         assert_eq!(refdb(&repo, &["for-each-ref"]).text(), before);
         refdb(&repo, &["update-ref", "refs/heads/late", &commits[0]]).ok();
         refdb(&repo, &["store", "verify"]).ok();

@@ -131,7 +131,7 @@ impl Plan<'_> {
         let Some(old) = self.content(path)? else {
             let system = self.repository.system().as_ref();
             if no_file(system, path) == Some(FileKind::Other) {
-                self.note(path, "it was no file: no entry is left");
+                self.note_loss(path, "it was no file: no entry is left");
                 self.replace(path, None, Vec::new());
             }
             return Ok(());
@@ -150,12 +150,12 @@ impl Plan<'_> {
             }
         }
         if lost > 0 {
-            self.note(path, &format!("{lost} entries are lost"));
+            self.note_loss(path, &format!("{lost} entries are lost"));
         }
         if zeros {
             let what =
                 "the entries are lost that stood where zeros are now; nobody can say how many";
-            self.note(path, what);
+            self.note_loss(path, what);
         }
         self.replace(path, Some(old), new);
         Ok(())
@@ -414,8 +414,8 @@ impl Plan<'_> {
         }
         self.compare(b"", &before, &after, &from_log);
         match nothing_left {
-            Some(what) => self.note(path, &format!("{what}: its content {NAMELESS}")),
-            None if bad > 0 => self.note(path, &format!("{bad} lines {NAMELESS}")),
+            Some(what) => self.note_loss(path, &format!("{what}: its content {NAMELESS}")),
+            None if bad > 0 => self.note_loss(path, &format!("{bad} lines {NAMELESS}")),
             None => {}
         }
         self.replace(path, old, new);

@@ -86,6 +86,11 @@ impl StorePlan<'_> {
         &self.notes
     }
 
+    /// Returns whether anything is lost, or may be.
+    pub fn loses(&self) -> bool {
+        self.is_late || self.is_lossy || self.refs.iter().any(|change| change.after.is_none())
+    }
+
     /// Returns the objects of the place that are replaced.
     pub fn objects(&self) -> Vec<&str> {
         self.aside.iter().map(|kept| kept.0.as_str()).collect()

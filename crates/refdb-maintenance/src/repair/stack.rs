@@ -227,7 +227,7 @@ impl Plan<'_> {
     ) -> Result<()> {
         let path = dir.join(name);
         let Some(content) = self.content(&path)? else {
-            self.note(&path, "the table is gone, and with it what only it said");
+            self.note_loss(&path, "the table is gone, and with it what only it said");
             stack.is_incomplete = true;
             if no_file(self.repository.system().as_ref(), &path) == Some(FileKind::Other) {
                 stack.gone.push(path);
@@ -237,7 +237,7 @@ impl Plan<'_> {
         let named = indices_of_name(name);
         let opened = Table::open(content.clone()).ok();
         if opened.is_some_and(|table| table.object_format() != format) {
-            self.note(
+            self.note_loss(
                 &path,
                 "a table of another object format: it is taken out of the stack",
             );
@@ -279,7 +279,7 @@ impl Plan<'_> {
         }
         if !salvaged.lost.is_empty() {
             let count = salvaged.lost.len();
-            self.note(&path, &format!("{count} places {NAMELESS}"));
+            self.note_loss(&path, &format!("{count} places {NAMELESS}"));
             stack.is_incomplete = true;
         }
         if let Some(what) = doubled(&salvaged) {
@@ -287,7 +287,7 @@ impl Plan<'_> {
         }
         stack.gone.push(path.clone());
         if salvaged.is_empty() {
-            self.note(&path, "no block could be read");
+            self.note_loss(&path, "no block could be read");
             stack.is_incomplete = true;
             return Ok(());
         }
@@ -309,7 +309,7 @@ impl Plan<'_> {
             stack.mixed = stack.mixed.max(greatest);
             salvaged.max_update_index = greatest;
         } else if above > 0 {
-            self.note(&path, &format!("{above} {OF_NEWER_TABLES}"));
+            self.note_loss(&path, &format!("{above} {OF_NEWER_TABLES}"));
         }
         let bytes = salvaged
             .rebuild(format, |_| true)

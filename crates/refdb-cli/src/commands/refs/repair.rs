@@ -52,6 +52,9 @@ pub(in crate::commands) const SHOWN_MAX: usize = 40;
 /// The exit code of a dry run that found something to do, for a repair or for a person.
 pub(in crate::commands) const TO_DO: u8 = 1;
 
+/// The exit code of a repair after which something is lost.
+pub(in crate::commands) const LOSS: u8 = 1;
+
 /// Runs `refs repair`.
 pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
     let mut dry_run = std::io::stdout().is_terminal();
@@ -86,17 +89,7 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
     }
     out.put(describe(repository, &plan))?;
     out.flush()?;
-    if !plan.refs().is_empty() {
-        let lost = plan
-            .refs()
-            .iter()
-            .filter(|change| change.after.is_none())
-            .count();
-        let found = plan.refs().len() - lost;
-        complain(&format!(
-            "Refs that get a value back: {found}, refs that are lost: {lost}\n"
-        ));
-    }
+    count(&plan);
     warn(&plan);
     if dry_run {
         if !plan.is_empty() {
@@ -106,6 +99,7 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
         }
         return Err(Failure::Exit(TO_DO));
     }
+    let loses = plan.loses();
     if !plan.is_empty() {
         let gone: Vec<PathBuf> = (plan.files().into_iter())
             .filter(|(_, goes)| *goes)
@@ -122,7 +116,29 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
             aside.display()
         ));
     }
-    deep::run(repository, out, &deep::Wishes::default())
+    deep::run(repository, out, &deep::Wishes::default())?;
+    match loses {
+        true => Err(Failure::Exit(LOSS)),
+        false => Ok(()),
+    }
+}
+
+/// Tells how many refs come back, and what does not.
+fn count(plan: &Plan<'_>) {
+    let is_nameless = plan.notes().iter().any(|note| note.is_loss);
+    if plan.refs().is_empty() && !is_nameless {
+        return;
+    }
+    let is_lost = |change: &&RefChange| change.after.is_none();
+    let lost = plan.refs().iter().filter(is_lost).count();
+    let found = plan.refs().len() - lost;
+    let more = match is_nameless {
+        true => ", and more that nobody can name",
+        false => "",
+    };
+    complain(&format!(
+        "Refs that get a value back: {found}, refs that are lost: {lost}{more}\n"
+    ));
 }
 
 /// Tells what cannot be repaired, or only in part.

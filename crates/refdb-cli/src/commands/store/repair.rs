@@ -11,7 +11,7 @@ use refdb::system::{OsSystem, System};
 use refdb_maintenance::repair::{StoreMeans, plan_store};
 
 use super::{named_or_used, open, url_of, verify_all};
-use crate::commands::refs::repair::{SHOWN_MAX, TO_DO, changes_of};
+use crate::commands::refs::repair::{LOSS, SHOWN_MAX, TO_DO, changes_of};
 use crate::context::Context;
 use crate::failure::{Failure, Result, complain, say};
 use crate::options::{Opt, Spec};
@@ -104,12 +104,17 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
         complain("Nothing was changed: --no-dry-run carries this out.\n");
         return Err(Failure::Exit(TO_DO));
     }
+    let loses = plan.loses();
     let aside = plan.apply()?;
     complain(&format!("What was there before is in {aside}...\n"));
     // What was read before is not believed any more.
     let url = register.name().into_bytes();
     let register = open(url_of(&url)?)?;
-    verify_all(&register, out, wish)
+    verify_all(&register, out, wish)?;
+    match loses {
+        true => Err(Failure::Exit(LOSS)),
+        false => Ok(()),
+    }
 }
 
 /// Returns the objects that refs of the store name, if this is a repository that uses it.

@@ -26,7 +26,8 @@ fn files_of_nothing_but_bad_lines_are_repaired_in_little_memory() {
             "refs repair --no-dry-run",
             "",
         );
-        assert!(out.status.success(), "{file}: {}", out.stderr.as_bstr());
+        let said = out.stderr.as_bstr();
+        assert_eq!(out.status.code(), Some(1), "{file}: {said}");
         assert!(fs::read(&path).expect("it is there") == good, "{file}");
     }
     assert_eq!(list(repo.path()), before);
@@ -46,7 +47,9 @@ fn many_packed_refs_are_checked_and_repaired_in_little_memory() {
     assert!(out.status.success(), "{}", out.stderr.as_bstr());
     fs::write(&path, format!("{good}bad line\n")).expect("room");
     let out = limited(repo.path(), "-v 160000", "refs repair --no-dry-run", "");
-    assert!(out.status.success(), "{}", out.stderr.as_bstr());
+    let said = out.stderr.as_bstr();
+    assert_eq!(out.status.code(), Some(1), "{said}");
+    assert!(said.contains_str("nobody can name"), "{said}");
     assert!(fs::read_to_string(&path).expect("text") == good);
 }
 
