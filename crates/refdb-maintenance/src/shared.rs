@@ -35,8 +35,8 @@ pub use serve::{install_hook, uninstall_hook};
 
 use refdb::internals::{Bulk, BulkOptions, NewValue, maintained};
 use refdb::objects::Objects;
-use refdb::shared::head::{TableEntry, checksum};
-use refdb::shared::{Freshness, Register};
+use refdb::shared::head::{Head, TableEntry, checksum};
+use refdb::shared::{Freshness, Read, Register, Shared, Version};
 use refdb::{
     Edit, Error, ErrorKind, Expected, ObjectFormat, RefName, RefRecord, Result, Store, TargetRef,
 };
@@ -207,6 +207,7 @@ pub fn verify(register: &Register, progress: &Watch<'_>) -> Result<Vec<String>> 
     let known = register.current(Freshness::Fresh)?;
     let head = &known.head;
     let mut problems = Vec::new();
+    check_slots(register, head, &mut problems)?;
     for (at, entry) in head.tables.iter().enumerate() {
         told(progress, "Checking tables", at, Some(head.tables.len()));
         let object = format!("tables/{}", entry.key);
@@ -237,6 +238,40 @@ pub fn verify(register: &Register, progress: &Watch<'_>) -> Result<Vec<String>> 
         );
     }
     Ok(problems)
+}
+
+/// Checks the slots of earlier heads: each is replaced by its version, in its turn.
+fn check_slots(register: &Register, head: &Head, problems: &mut Vec<String>) -> Result<()> {
+    for (slot, generation, version) in head.others() {
+        if let Some(problem) = slot_problem(register.shared(), slot, (generation, version), head)? {
+            problems.push(format!("head/{slot}: {problem}"));
+        }
+    }
+    Ok(())
+}
+
+/// Returns what is wrong with the slot of an earlier head: its generation and its version are given.
+pub(crate) fn slot_problem(
+    place: &dyn Shared,
+    slot: u32,
+    (generation, version): (u64, &Version),
+    newest: &Head,
+) -> Result<Option<String>> {
+    let content = match place.head(slot, Some(version))? {
+        Read::Same => return Ok(None),
+        Read::Missing => return Ok(Some("it is missing".to_owned())),
+        Read::Head(content, _) => content,
+    };
+    Ok(match Head::decode(&content, &place.name()) {
+        Err(error) => Some(format!("it cannot be read: {error}")),
+        // Somebody writes meanwhile.
+        Ok(found) if found.generation > newest.generation => None,
+        Ok(found) if found.generation != generation => Some(format!(
+            "generation {} is there, where {generation} belongs",
+            found.generation
+        )),
+        Ok(_) => Some("it is not of the version that the newest head names".to_owned()),
+    })
 }
 
 fn told(progress: &Watch<'_>, what: &'static str, count: usize, total: Option<usize>) {

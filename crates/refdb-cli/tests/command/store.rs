@@ -1,6 +1,7 @@
 //! The reference commands on a store that many machines share: what they print there is what they print of
 //! the local refs it was made from, and what they write there Git reads once it is exported.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use refdb_testkit::oracle::{self, Output};
@@ -215,6 +216,82 @@ for_every_format! {
         assert!(text.starts_with("1: ") && text.contains("if anything, is lost"), "{text}");
         assert_eq!(refdb(&repo, &["for-each-ref"]).text(), before);
         refdb(&repo, &["update-ref", "refs/heads/late", &commits[0]]).ok();
+        refdb(&repo, &["store", "verify"]).ok();
+    }
+}
+
+for_every_format! {
+    /// Somebody took one of the files away, or put an older one back: in its turn, nobody could write there.
+    fn a_slot_that_went_back_is_told_and_mended(format) {
+        let (repo, temp, _) = scene(format);
+        let url = format!("file://{}", temp.path().join("ring").display());
+        refdb(&repo, &["store", "init", "--slots=4", &url]).ok();
+        repo.config("refdb.store", &url);
+        let commit = &repo.objects().commits[0];
+        for at in 0..9 {
+            refdb(&repo, &["update-ref", &format!("refs/heads/n{at}"), commit]).ok();
+        }
+        let before = refdb(&repo, &["for-each-ref"]).text();
+        let heads = temp.path().join("ring/head");
+        let kept: Vec<_> = (heads.read_dir().expect("a folder"))
+            .map(|entry| entry.expect("a name").path())
+            .map(|path| (fs::read(&path).expect("a head"), path))
+            .collect();
+        // The newest head is in slot 1.
+        for (slot, is_next, with_all_before) in
+            [(0, false, false), (0, false, true), (2, true, false), (2, true, true), (3, false, false)]
+        {
+            let context = format!("{slot}, {with_all_before}");
+            fs::remove_dir_all(&heads).expect("a folder");
+            fs::create_dir(&heads).expect("a folder");
+            kept.iter().for_each(|(content, path)| fs::write(path, content).expect("a file"));
+            let of_slot = |path: &&PathBuf| {
+                let name = path.file_name().expect("a name").to_str().expect("text");
+                name.starts_with(&format!("{slot}."))
+            };
+            let mut files: Vec<_> = kept.iter().map(|(_, path)| path).filter(of_slot).collect();
+            files.sort();
+            let gone = if with_all_before { &files[..] } else { &files[files.len() - 1..] };
+            gone.iter().for_each(|path| fs::remove_file(path).expect("a head"));
+
+            let told = said(&refdb(&repo, &["store", "verify"]));
+            assert!(!told.starts_with("0: "), "{context}: {told}");
+            let listed = refdb(&repo, &["for-each-ref"]);
+            // What is behind the newest head says that it is the newest.
+            let is_certain = !is_next && !(slot == 0 && with_all_before);
+            assert_eq!(listed.code() == 0, is_certain, "{context}: {}", said(&listed));
+            let made = said(&refdb(&repo, &["store", "init", &url]));
+            assert!(!made.starts_with("0: "), "{context}: {made}");
+            let repaired = said(&refdb(&repo, &["store", "repair", "--no-dry-run"]));
+            let expected = if is_next { "1: " } else { "0: " };
+            assert!(repaired.starts_with(expected), "{context}: {repaired}");
+            assert!(repaired.contains(&format!("head/{slot}: ")), "{context}: {repaired}");
+            assert_eq!(refdb(&repo, &["for-each-ref"]).text(), before, "{context}");
+            refdb(&repo, &["store", "verify"]).ok();
+            for at in 0..5 {
+                refdb(&repo, &["update-ref", "-d", &format!("refs/heads/n{at}")]).ok();
+            }
+        }
+    }
+
+    /// Its files have other numbers.
+    fn a_copy_of_a_store_with_other_versions_is_told_at_once(format) {
+        let (repo, temp, _) = scene(format);
+        let url = format!("file://{}", temp.path().join("ring").display());
+        refdb(&repo, &["store", "init", "--slots=2", &url]).ok();
+        repo.config("refdb.store", &url);
+        let commit = &repo.objects().commits[0];
+        for at in 0..3 {
+            refdb(&repo, &["update-ref", &format!("refs/heads/n{at}"), commit]).ok();
+        }
+        let heads = temp.path().join("ring/head");
+        fs::rename(heads.join("0.2"), heads.join("0.9")).expect("a head");
+        refdb(&repo, &["for-each-ref"]).ok();
+        let create = ["update-ref", "refs/heads/new", commit];
+        let told = said(&refdb(&repo, &create));
+        assert!(told.contains("the store was copied"), "{told}");
+        refdb(&repo, &["store", "repair", "--no-dry-run"]).ok();
+        refdb(&repo, &create).ok();
         refdb(&repo, &["store", "verify"]).ok();
     }
 }

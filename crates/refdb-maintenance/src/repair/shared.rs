@@ -21,6 +21,7 @@ use refdb::system::{Bytes, System};
 use refdb::{Error, ErrorKind, Result};
 
 use super::RefChange;
+use crate::shared::slot_problem;
 
 /// What the head says while a store is repaired.
 const REASON: &str = "refdb store repair: if it was interrupted, call it again";
@@ -59,6 +60,8 @@ pub struct StorePlan<'p> {
     base: Head,
     /// Whether a head that was later may be lost.
     is_late: bool,
+    /// Whether a slot holds another head than the newest one says.
+    is_torn: bool,
     /// What the store is to be: as a head, without the numbers of a replacement.
     repaired: Head,
     new_tables: Vec<(TableKey, Bytes)>,
@@ -111,7 +114,7 @@ impl StorePlan<'_> {
         // Who keeps it frozen keeps it so, whatever becomes of the repair.
         fence.frozen.get_or_insert_with(|| REASON.to_owned());
         let is_broken = |slot: &Option<Slot>| slot.as_ref().is_some_and(|it| it.head.is_none());
-        let is_any_broken = self.is_late || self.slots.iter().any(is_broken);
+        let is_any_broken = self.is_late || self.is_torn || self.slots.iter().any(is_broken);
         if self.is_late {
             let count = u64::from(fence.slot_count);
             // The slot that comes next held what is lost: who has read that writes the one behind it, which
@@ -215,6 +218,7 @@ pub fn plan_store<'p>(
         slots,
         base,
         is_late,
+        is_torn: false,
         new_tables: Vec::new(),
         aside: Vec::new(),
         refs: Vec::new(),
@@ -233,6 +237,7 @@ pub fn plan_store<'p>(
                 .push((format!("head/{at}"), slot.content.clone()));
         }
     }
+    plan.torn()?;
     if is_late {
         plan.late()?;
     }
@@ -300,7 +305,10 @@ fn base_of(place: &dyn Shared, slots: &[Option<Slot>], means: &StoreMeans) -> Re
     let is_there = newest.is_some_and(|head| head.generation == base.generation);
     let was_written = base.generation >= u64::from(base.slot_count) - 1;
     let is_lost = match next {
-        Some(slot) => slot.head.is_none(),
+        Some(Slot { head: None, .. }) => true,
+        Some(Slot {
+            head: Some(head), ..
+        }) => head.generation < base.generation_of_next_slot(),
         // It was written when the ring was closed.
         None => was_written,
     };
@@ -308,6 +316,26 @@ fn base_of(place: &dyn Shared, slots: &[Option<Slot>], means: &StoreMeans) -> Re
 }
 
 impl StorePlan<'_> {
+    /// Finds slots that hold another head than the newest one says: nobody could write there in its turn.
+    fn torn(&mut self) -> Result<()> {
+        for (slot, generation, version) in self.base.others() {
+            let at = usize::try_from(slot).unwrap_or_default();
+            let found = self.slots.get(at).and_then(Option::as_ref);
+            if found.is_some_and(|found| found.head.is_none()) {
+                // It was told that it cannot be read.
+                continue;
+            }
+            let named = (generation, version);
+            if let Some(problem) = slot_problem(self.place, slot, named, &self.base)? {
+                (self.is_torn, self.is_damaged) = (true, true);
+                self.notes.push(format!("head/{slot}: {problem}"));
+                self.aside
+                    .extend(found.map(|found| (format!("head/{slot}"), found.content.clone())));
+            }
+        }
+        Ok(())
+    }
+
     /// Goes on where a head is lost: behind every index that it can have used.
     fn late(&mut self) -> Result<()> {
         let mut index = self.base.index;

@@ -110,6 +110,20 @@ pub struct Dropped {
 }
 
 impl Head {
+    /// Returns what the other slots hold, the newest first: the slot, its generation and its version.
+    pub fn others(&self) -> impl Iterator<Item = (u32, u64, &Version)> {
+        let before = (0..self.generation).rev().zip(&self.slots);
+        before.map(|(generation, version)| {
+            let slot = generation % u64::from(self.slot_count);
+            (u32::try_from(slot).unwrap_or_default(), generation, version)
+        })
+    }
+
+    /// Returns the generation that the next one replaces: 0 as well where it is the first in its slot.
+    pub fn generation_of_next_slot(&self) -> u64 {
+        (self.generation + 1).saturating_sub(u64::from(self.slot_count))
+    }
+
     /// Returns the head as bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.inline.len() + 8192);

@@ -118,7 +118,8 @@ impl Register {
     /// Makes an empty store, with so many slots.
     ///
     /// # Errors
-    /// `Misuse` when there is a store already, or with a number of slots that is not from 1 to 64; `Io`.
+    /// `Misuse` when there is a store already, or with a number of slots that is not from 1 to 64; `Corrupt` when
+    /// there is one without its first head; `Io`.
     pub fn init(
         shared: &dyn Shared,
         system: &dyn System,
@@ -132,6 +133,10 @@ impl Register {
         let uuid = u128::from(system.random()) << 64 | u128::from(system.random());
         let head = Head::first(uuid, object_format, slot_count, system.random());
         let content = head.encode();
+        if matches!(shared.head(0, None)?, Read::Missing) && has_other_heads(shared)? {
+            let what = "heads of a store are there, but not the first one";
+            return Err(Error::corrupt_store(&shared.name(), what));
+        }
         for attempt in 0..TRIES_MAX {
             match shared.swap(0, None, &content)? {
                 Swap::Done(_) => return Ok(()),
@@ -279,6 +284,9 @@ impl Register {
         };
         let Some(mut known) = first else {
             let name = self.name();
+            if has_other_heads(self.shared())? {
+                return Err(self.corrupt_slot(0, "it is missing, and other heads are there"));
+            }
             let what = format!("{name}: there is no store; to make one: refdb store init");
             return Err(Error::new(ErrorKind::NoRepository, what));
         };
@@ -307,12 +315,22 @@ impl Register {
                     let what = format!("generation {now} is there, and {before} was: it went back");
                     return Err(Error::corrupt_store(&self.name(), what));
                 }
+                Some(next) if next.head.generation < known.head.generation_of_next_slot() => {
+                    let found = next.head.generation;
+                    let what =
+                        format!("generation {found} is there, and a later one was: it went back");
+                    return Err(self.corrupt_slot(slot, what));
+                }
                 _ => return Ok(known),
             }
         }
         let name = self.name();
         let what = format!("{name}: the head changes faster than it can be read");
         Err(Error::new(ErrorKind::Locked, what))
+    }
+
+    fn corrupt_slot(&self, slot: u32, what: impl fmt::Display) -> Error {
+        Error::corrupt_store(&format!("{}/head/{slot}", self.name()), what)
     }
 
     /// Reads a slot; `None` if it is of that version, or was never written.
@@ -424,6 +442,16 @@ fn next_slot(known: &Known) -> (u32, Option<&Version>) {
     (u32::try_from(slot).unwrap_or_default(), version)
 }
 
+/// Returns whether a head is there, if the first one is not.
+fn has_other_heads(shared: &dyn Shared) -> Result<bool> {
+    for slot in 1..SLOTS_MAX {
+        if !matches!(shared.head(slot, None)?, Read::Missing) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Returns how long to wait after so many failures.
 fn pause(attempt: u32) -> Duration {
     Duration::from_millis(10 << attempt.min(6))
@@ -491,7 +519,7 @@ impl Attempt<'_> {
             Err(error) => return Err(unknown(register.name()).context(error)),
         };
         let Some(after) = now.head.generation.checked_sub(self.new.generation) else {
-            return Ok(None);
+            return self.has_its_version().map(|()| None);
         };
         let after = usize::try_from(after).ok();
         match after.and_then(|after| now.head.recent.get(after)) {
@@ -499,6 +527,23 @@ impl Attempt<'_> {
             Some(_) => Ok(Some(Swapped::Moved)),
             None => Err(unknown(register.name())),
         }
+    }
+
+    /// Checks that the slot has the version by which it is replaced, or a newer head: with any other one, nobody
+    /// can replace it.
+    fn has_its_version(&self) -> Result<()> {
+        let register = self.register;
+        let (slot, expected) = next_slot(self.base);
+        let Ok(Read::Head(content, _)) = register.shared.head(slot, expected) else {
+            // Whoever answers otherwise is asked again, as long as there is time.
+            return Ok(());
+        };
+        let head = Head::decode(&content, &register.name())?;
+        if head.generation > self.base.head.generation {
+            return Ok(());
+        }
+        let what = "it is not of the version that the newest head names: the store was copied, or put back in part";
+        Err(register.corrupt_slot(slot, what))
     }
 
     /// Puts an empty commit where this one may still come to, so that it cannot any more.
