@@ -126,12 +126,16 @@ impl<C: Codec + Default> SectionCursor<C> {
             return Ok(());
         };
         let mut run = block.first;
-        for index in 0..block.restart_count {
-            let restart = block.restart(self.table.block_body(&block), index)?;
+        let (mut low, mut high) = (0, block.restart_count);
+        while low < high {
+            let middle = low.midpoint(high);
+            let restart = block.restart(self.table.block_body(&block), middle)?;
             if restart > position {
-                break;
+                high = middle;
+            } else {
+                run = restart;
+                low = middle + 1;
             }
-            run = restart;
         }
         if run > self.place.next {
             self.key.clear();
