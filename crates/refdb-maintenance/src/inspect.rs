@@ -17,7 +17,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bstr::{BString, ByteSlice};
-use refdb::internals::{Entry, Tree, is_absent, still_there};
+use refdb::error::Message;
+use refdb::internals::{Entry, Leaf, Tree, is_absent, still_there};
 use refdb::shared::head::Head;
 use refdb::shared::{Freshness, Register};
 use refdb::{Error, ErrorKind, ObjectId, RefFormat, Result};
@@ -27,6 +28,7 @@ use reftable::{
 };
 
 use crate::stacks::{own_dir, tables_below};
+use crate::verify::is_of_one;
 
 /// How many of the largest reflogs are named.
 const LARGEST: usize = 10;
@@ -111,6 +113,8 @@ pub struct FilesShape {
     pub log_bytes: u64,
     /// The largest reflogs with their sizes in bytes, the largest first.
     pub largest_logs: Vec<(BString, u64)>,
+    /// Which directories or reflogs could not be read, and why: they are not counted.
+    pub unread: Vec<Message>,
 }
 
 /// Returns what the refs of the current worktree's own directory are kept in, or those of the shared store
@@ -343,13 +347,37 @@ pub fn records(
     Ok(())
 }
 
+impl FilesShape {
+    /// Returns what a walk found; `None` for a directory that is passed over, which is noted.
+    ///
+    /// # Errors
+    /// `Io` for a failure that is not one of that directory alone.
+    fn listed(
+        &mut self,
+        leaf: std::result::Result<Leaf, (PathBuf, io::Error)>,
+    ) -> Result<Option<Leaf>> {
+        let (dir, error) = match leaf {
+            Ok(leaf) => return Ok(Some(leaf)),
+            Err(failed) => failed,
+        };
+        let is_of_dir = is_of_one(&error);
+        let error = Error::io("cannot read", &dir, error);
+        if !is_of_dir {
+            return Err(error);
+        }
+        self.unread.push(error.message().clone());
+        Ok(None)
+    }
+}
+
 fn files(repository: &Repository) -> Result<FilesShape> {
     let dir = own_dir(repository);
     let mut shape = FilesShape::default();
-    let unreadable = |(dir, error): (PathBuf, _)| Error::io("cannot read", &dir, error);
     let system = repository.system().as_ref();
     for leaf in Tree::new(system, &dir.join("refs"), b"") {
-        let leaf = leaf.map_err(unreadable)?;
+        let Some(leaf) = shape.listed(leaf)? else {
+            continue;
+        };
         shape.loose += u64::from(Entry::of_name(leaf.last_name()) == Entry::Ref);
     }
     let path = dir.join("packed-refs");
@@ -364,12 +392,16 @@ fn files(repository: &Repository) -> Result<FilesShape> {
     }
     let mut logs = Vec::new();
     for leaf in Tree::new(system, &dir.join("logs"), b"") {
-        let leaf = leaf.map_err(unreadable)?;
+        let Some(leaf) = shape.listed(leaf)? else {
+            continue;
+        };
         match system.lstat(&leaf.path) {
             Ok(stat) => logs.push((BString::from(leaf.name), stat.len)),
             // It was removed since it was listed.
             Err(error) if is_absent(&error) => {}
-            Err(error) => return Err(Error::io("cannot read", &leaf.path, error)),
+            Err(error) => {
+                shape.listed(Err((leaf.path, error)))?;
+            }
         }
     }
     shape.logs = logs.len() as u64;

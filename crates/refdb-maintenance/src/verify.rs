@@ -25,6 +25,7 @@ mod severity;
 mod tables;
 
 use std::collections::HashMap;
+use std::io;
 use std::path::Path;
 
 use bstr::{BStr, BString};
@@ -32,6 +33,7 @@ pub use deep::{Advice, Counts, Damage, Repair, deep, deep_watched};
 pub(crate) use deep::{
     KINDS_MAX, condition, indices_of_name, is_of_one, leads_in_a_circle, no_file,
 };
+use refdb::error::{Message, Role, io_text};
 use refdb::internals::still_there;
 use refdb::system::FileKind;
 use refdb::{Error, Options, RefFormat, Result};
@@ -65,6 +67,8 @@ pub enum Event<'a> {
     Table(&'a str),
     /// A check found something.
     Found(&'a Finding),
+    /// A file or a directory cannot be read, and is passed over.
+    Unread(&'a Message, Severity),
 }
 
 /// Takes what the checks say, and remembers whether any of it was an error.
@@ -141,6 +145,17 @@ impl Report<'_> {
         self.clean &= !is_error;
         is_error
     }
+
+    /// Reports that something is passed over: `what` with its path, and why.
+    fn unread(&mut self, severity: Severity, path: &Path, what: &str, error: &io::Error) {
+        if !self.whereabouts.has_refs() {
+            return;
+        }
+        let text = format!("{what}: {}", io_text(error));
+        let message = Message::from(text).of(path, Role::Place);
+        (self.on)(Event::Unread(&message, severity));
+        self.clean &= severity != Severity::Error;
+    }
 }
 
 /// Runs Git's checks on the refs of every worktree; returns whether none found an error.
@@ -149,8 +164,8 @@ impl Report<'_> {
 /// at: that is Git's choice.
 ///
 /// # Errors
-/// `Io` where a file cannot be read, `Corrupt` where a stack cannot; `Moved` where the refs were moved into the
-/// other format meanwhile.
+/// `Io` where the system fails otherwise than for one file or directory (that is an [`Event::Unread`]), `Corrupt` where
+/// a stack cannot be read; `Moved` where the refs were moved into the other format meanwhile.
 pub fn as_git(
     repository: &Repository,
     severities: &Severities,

@@ -7,7 +7,7 @@ use refdb_maintenance::inspect::{FilesShape, Shape, StackShape, TableShape, insp
 use serde_json::{Value as Json, json};
 
 use crate::context::Context;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, say_message};
 use crate::options::{Opt, Spec};
 use crate::output::Output;
 
@@ -51,10 +51,15 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
         (Shape::Files(_), Some(_)) => Err(Failure::fatal(
             "--table is for stacks: these refs are in files",
         )),
-        (Shape::Files(files), None) => out.put(match json {
-            true => format!("{}\n", files_json(&files)),
-            false => files_text(&files),
-        }),
+        (Shape::Files(files), None) => {
+            for message in &files.unread {
+                say_message("warning", message);
+            }
+            out.put(match json {
+                true => format!("{}\n", files_json(&files)),
+                false => files_text(&files),
+            })
+        }
         (Shape::Stack(stack), None) => out.put(match json {
             true => format!("{}\n", stack_json(&stack)),
             false => stack_text(&stack),

@@ -162,10 +162,66 @@ fn a_check_goes_on_beside(format: Format, script: &str, told: &str) {
     assert!(!bad.exists(), "{script}: {said}");
 }
 
+/// Makes a folder that is deeper than a path may be long, whose name is to follow: one after the other is put into the
+/// last folder of the next.
+const DEEP: &str = "part=$(printf 'e/%.0s' {1..500}); mkdir in; for _ in {1..5}; do mkdir -p out/$part; mv in out/$part; mv out in; done; mv in";
+
+#[test]
+fn what_has_too_long_a_path_is_passed_over_with_a_warning_and_not_migrated() {
+    for format in [Format::FILES_SHA1, Format::FILES_SHA256] {
+        let repo = Repo::init(format);
+        let commit = &repo.objects().commits[0];
+        // It comes before the folder, and behind it, whatever is listed first.
+        let names = ["refs/heads/a", "refs/heads/z", "refs/tags/a"];
+        let creates = names.map(|name| format!("create {name} {commit}\n"));
+        repo.update_refs(creates.concat());
+        for place in ["refs/heads/e", "logs/refs/e"] {
+            let script = format!("{DEEP} {place}");
+            let make = oracle::run_of("/bin/bash", repo.git_dir()).args(["-ec", &script]);
+            make.run().ok();
+        }
+        let verify = ["refs", "verify", "--verbose"];
+        let git = repo.git(verify).run();
+        let (code, said) = checked(&repo, &verify);
+        assert_eq!(code, git.code(), "{format}: {said}");
+        // The other lines are the same. Of which length a path is too long differs by a byte, and Git shows no more
+        // than its buffer holds.
+        let git_said = String::from_utf8_lossy(&git.stderr).into_owned();
+        let parts = |said: &str| -> (Vec<String>, Vec<String>) {
+            let lines = said.lines().map(str::to_owned);
+            lines.partition(|line| line.starts_with("warning: "))
+        };
+        let ((warnings, rest), (git_warnings, git_rest)) = (parts(&said), parts(&git_said));
+        assert_eq!(rest, git_rest, "{format}");
+        assert_eq!((warnings.len(), git_warnings.len()), (1, 1), "{format}");
+        let warning = &warnings[0];
+        assert!(
+            warning.starts_with("warning: failed to stat '.git/refs/heads/e/e/"),
+            "{warning}"
+        );
+        assert!(warning.ends_with("': File name too long"), "{warning}");
+
+        let (code, said) = checked(&repo, &["inspect"]);
+        assert_eq!(code, 0, "{format}: {said}");
+        assert!(said.contains("refs: 3 loose, 0 packed"), "{format}: {said}");
+        for place in ["refs/heads/e/", "logs/refs/e/"] {
+            let is_told = |line: &str| line.starts_with("warning: ") && line.contains(place);
+            assert!(said.lines().any(is_told), "{format}: {place}: {said}");
+        }
+
+        let before = repo.refs();
+        let (code, said) = checked(&repo, &["refs", "migrate", "--ref-format=reftable"]);
+        assert_eq!(code, 255, "{format}: {said}");
+        assert!(
+            said.contains("nothing was changed; move a folder"),
+            "{format}: {said}"
+        );
+        assert_eq!(repo.refs(), before, "{format}");
+    }
+}
+
 #[test]
 fn a_check_goes_on_where_something_cannot_be_read() {
-    // One after the other is put into the last folder of the next.
-    let deep = "part=$(printf 'e/%.0s' {1..500}); mkdir in; for _ in {1..5}; do mkdir -p out/$part; mv in out/$part; mv out in; done; mv in";
     for format in [Format::FILES_SHA1, Format::FILES_SHA256] {
         for (script, told) in [
             ("ln -s x refs/heads/x", "refs/heads/x"),
@@ -173,9 +229,9 @@ fn a_check_goes_on_where_something_cannot_be_read() {
                 "mkdir -p logs/refs/heads; ln -s x logs/refs/heads/x",
                 "logs/refs/heads/x",
             ),
-            (&format!("{deep} refs/heads/e"), "File name too long"),
+            (&format!("{DEEP} refs/heads/e"), "File name too long"),
             (
-                &format!("mkdir -p logs/refs; {deep} logs/refs/e"),
+                &format!("mkdir -p logs/refs; {DEEP} logs/refs/e"),
                 "File name too long",
             ),
             (

@@ -428,3 +428,48 @@ fn refs_that_only_others_may_lock_are_packed_and_stay() {
     assert_eq!((ours, repo.refs()), (theirs, before));
     assert!(ours.1 > 0);
 }
+
+/// What somebody may not read is passed over by a check, with the words of Git, and not counted.
+#[test]
+fn a_check_passes_over_what_it_may_not_read() {
+    let (repo, _) = repository(Format::FILES_SHA1);
+    let commit = repo.objects().commits[0].to_string();
+    let places = ["a/x", "file/x", "folder/x", "listed/x", "z/x"];
+    let creates = places.map(|place| format!("create refs/{place} {commit}\n"));
+    repo.update_refs(creates.concat());
+    if !give_to(&repo, "1001:1001") {
+        eprintln!("skipped: only root gives files to others");
+        return;
+    }
+    for (place, mode) in [("file/x", 0), ("folder", 0), ("listed", 0o444)] {
+        let path = repo.git_dir().join("refs").join(place);
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("ours");
+    }
+    let run = |program: &str, args: &str| {
+        let script = format!("exec setpriv --reuid 1001 --regid 1001 --clear-groups \"$0\" {args}");
+        let run = oracle::run_of("/bin/sh", repo.path()).env("HOME", "/none");
+        let out = run.args(["-c", &script, program]).run();
+        (
+            out.code(),
+            String::from_utf8_lossy(&out.stderr).into_owned(),
+        )
+    };
+    let (ours, git) = (
+        env!("CARGO_BIN_EXE_refdb"),
+        oracle::program().display().to_string(),
+    );
+    let verify = "refs verify --verbose";
+    let (checked, by_git) = (run(ours, verify), run(&git, verify));
+    let inspected = run(ours, "inspect");
+    assert!(give_to(&repo, "0:0"));
+    assert_eq!(checked, by_git);
+    for part in [
+        "warning: error opening",
+        "warning: failed to stat",
+        "error: cannot read",
+    ] {
+        assert!(checked.1.contains(part), "{part}: {checked:?}");
+    }
+    assert_eq!(inspected.0, 0, "{inspected:?}");
+    assert!(inspected.1.contains("refs/folder'"), "{inspected:?}");
+}

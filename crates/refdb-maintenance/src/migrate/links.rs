@@ -4,6 +4,7 @@
 //! repository followed: what is written follows none, as somebody may put one there meanwhile. Nor can
 //! that be moved at which a file system is mounted, or in which this user may not write.
 
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -73,8 +74,10 @@ pub(super) fn check(context: &Context, places: &[Place]) -> Result<()> {
                 return Err(refused(&path, &target, other.as_deref()));
             }
         }
-        let mut folders = Vec::new();
-        linked_folders(system, &place.dir.join("refs"), &mut folders)?;
+        let (refs, mut folders) = (place.dir.join("refs"), Vec::new());
+        if let Err(error) = linked_folders(system, &refs, &mut folders) {
+            return Err(out_of_reach(&refs, error));
+        }
         if let Some(path) = folders.first() {
             return Err(refused(path, &real(path)?, None));
         }
@@ -170,11 +173,20 @@ fn refused(path: &Path, target: &Path, other: Option<&Path>) -> Error {
     Error::new(ErrorKind::Unsupported, message)
 }
 
+/// A path of so many bytes may be too long for the system.
+const LONG_MIN: usize = 1000;
+
 /// Finds the links to folders below a folder of refs. Links to files are refs, and are not followed
 /// when they are moved.
+///
+/// # Errors
+/// `Io` where something cannot be reached, such as a file whose path is too long: readers pass it over.
 fn linked_folders(system: &dyn System, dir: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
     for entry in list(system, dir)? {
         let path = dir.join(bytes_to_path(&entry.name));
+        if path.as_os_str().len() >= LONG_MIN {
+            is_link(system, &path)?;
+        }
         match entry.kind {
             FileKind::Directory => linked_folders(system, &path, found)?,
             FileKind::Symlink if leads_to_folder(system, &path) => found.push(path),
@@ -182,6 +194,22 @@ fn linked_folders(system: &dyn System, dir: &Path, found: &mut Vec<PathBuf>) -> 
         }
     }
     Ok(())
+}
+
+/// Says of something below `refs` that cannot be reached what can be done, if its path is too long.
+fn out_of_reach(refs: &Path, error: Error) -> Error {
+    let (Some(io::ErrorKind::InvalidFilename), Some(path)) =
+        (error.io_kind(), error.message().path())
+    else {
+        return error;
+    };
+    let text = format!(
+        "the path '{}' is too long for the system: refs there would be lost, so that nothing was changed; move a \
+         folder above it out of '{}' and migrate again",
+        path.display(),
+        refs.display()
+    );
+    Error::new(ErrorKind::Unsupported, text)
 }
 
 /// Returns whether there is a link of that name.

@@ -14,7 +14,7 @@ use refdb_git::Repository;
 use refdb_git::internals::real_path;
 use refdb_git::repository::Worktree;
 
-use super::{Event, MessageId, Report, c_string, name_prefix, packed};
+use super::{Event, MessageId, Report, Severity, c_string, is_of_one, name_prefix, packed};
 
 /// The check of one worktree's refs.
 struct Check<'a, 'r> {
@@ -61,9 +61,15 @@ impl Check<'_, '_> {
     /// Checks the refs below `refs/`.
     fn tree(&mut self, dir: &Path) -> Result<()> {
         for leaf in Tree::new(self.system, dir, b"refs/") {
-            let failed =
-                |(dir, error): (PathBuf, _)| Error::io("cannot open directory", &dir, error);
-            let leaf = leaf.map_err(failed)?;
+            let leaf = match leaf {
+                Err((dir, error)) if is_of_one(&error) => {
+                    self.unlisted(&dir, &error);
+                    continue;
+                }
+                leaf => {
+                    leaf.map_err(|(dir, error)| Error::io("cannot open directory", &dir, error))?
+                }
+            };
             match Entry::of_leaf(self.system, &leaf) {
                 // Git does not know it for one.
                 Entry::Barrier => {}
@@ -75,6 +81,36 @@ impl Check<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Reports a directory that is passed over. Git does not get as far as to open it where its path is too long.
+    fn unlisted(&mut self, dir: &Path, error: &io::Error) {
+        let what = match error.kind() {
+            io::ErrorKind::InvalidFilename => format!("failed to stat '{}'", dir.display()),
+            _ => format!("error opening directory '{}/'", dir.display()),
+        };
+        self.report.unread(Severity::Warning, dir, &what, error);
+    }
+
+    /// Returns what a file holds, or how reading it failed; of anything else nothing is read. `None` if not even what
+    /// it is can be found out: that is reported.
+    fn read(&mut self, path: &Path, kind: FileKind) -> Option<io::Result<Vec<u8>>> {
+        let read = match kind {
+            FileKind::File => self.system.read(path),
+            _ => Ok(Vec::new()),
+        };
+        if kind == FileKind::File && read.is_ok() {
+            return Some(read);
+        }
+        match self.system.lstat(path) {
+            Err(error) if is_of_one(&error) && !is_gone(&error) => {
+                let what = format!("failed to stat '{}'", path.display());
+                let (report, severity) = (&mut *self.report, Severity::Warning);
+                report.unread(severity, path, &what, &error);
+                None
+            }
+            _ => Some(read),
+        }
     }
 
     /// Checks the root refs of a worktree, up to the first error: Git's way.
@@ -107,6 +143,9 @@ impl Check<'_, '_> {
 
     /// Checks one ref; returns whether it has an error.
     fn one(&mut self, name: &[u8], path: &Path, kind: FileKind) -> Result<bool> {
+        let Some(read) = self.read(path, kind) else {
+            return Ok(false);
+        };
         (self.report.on)(Event::Ref(name.as_bstr()));
         let bare = name.strip_prefix(self.prefix.as_slice()).unwrap_or(name);
         let mut bad = false;
@@ -116,9 +155,14 @@ impl Check<'_, '_> {
         }
         bad |= match kind {
             FileKind::Symlink => self.link(name, path)?,
-            FileKind::File => match self.system.read(path) {
+            FileKind::File => match read {
                 Ok(content) => self.content(name, &content),
                 Err(error) if is_gone(&error) => false,
+                Err(error) if is_of_one(&error) => {
+                    let what = format!("cannot read ref file '{}'", path.display());
+                    self.report.unread(Severity::Error, path, &what, &error);
+                    true
+                }
                 Err(error) => return Err(Error::io("cannot read ref file", path, error)),
             },
             _ => {

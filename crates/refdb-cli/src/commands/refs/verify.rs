@@ -9,7 +9,7 @@ use refdb_maintenance::verify::{Event, Severities, Severity, as_git};
 use super::deep;
 use crate::commands::store;
 use crate::context::Context;
-use crate::failure::{Failure, Result, Words, complain, say};
+use crate::failure::{Failure, Result, Words, complain, say, say_message};
 use crate::options::{Opt, Spec};
 use crate::output::Output;
 use crate::progress;
@@ -97,15 +97,16 @@ fn check_as_git(
         let line = match event {
             Event::Found(finding) => {
                 has_told = true;
-                let word = match finding.severity {
-                    Severity::Error => "error",
-                    Severity::Warning => "warning",
-                };
                 let id = format!(": {}: ", finding.id.name());
                 say(
-                    word,
+                    word(finding.severity),
                     &[&finding.path, id.as_bytes(), &finding.text].concat(),
                 );
+                return;
+            }
+            Event::Unread(message, severity) => {
+                has_told = true;
+                say_message(word(severity), message);
                 return;
             }
             Event::Begin => "references consistency".to_owned(),
@@ -123,6 +124,13 @@ fn check_as_git(
         // Were it begun again, that would be told twice.
         Err(error) if has_told => Err(Failure::whole(&error)),
         Err(error) => Err(error.into()),
+    }
+}
+
+fn word(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
     }
 }
 
