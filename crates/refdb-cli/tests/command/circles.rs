@@ -8,7 +8,7 @@ use bstr::ByteSlice;
 use refdb_testkit::oracle::{self, GitRun, Output};
 use refdb_testkit::repo::Repo;
 use refdb_testkit::rng::Rng;
-use refdb_testkit::{Format, for_every_format};
+use refdb_testkit::{Format, RefFormat, for_every_format};
 
 use super::untrue::chunk;
 
@@ -259,6 +259,30 @@ for_every_format! {
             let told = said.matches("replace depth too high").count();
             assert!(told >= 2, "{args:?}: {said}");
         }
+    }
+}
+
+for_every_format! {
+    fn refs_are_migrated_where_replace_refs_lead_in_a_circle(format) {
+        let repo = Repo::init(format);
+        let objects = repo.objects();
+        let (one, two) = (&objects.commits[0], &objects.commits[1]);
+        repo.update_refs(format!(
+            "create refs/heads/one {one}\ncreate refs/tags/one {one}\ncreate refs/tags/tag {}\n\
+             create refs/replace/{one} {two}\ncreate refs/replace/{two} {one}\n",
+            objects.tags[0].id
+        ));
+        let list = ["--no-replace-objects", "show-ref", "-d"];
+        let before = repo.git(list).run().text();
+        let to = match format.refs {
+            RefFormat::Files => "--ref-format=reftable",
+            RefFormat::Reftable => "--ref-format=files",
+        };
+        let (code, said) = checked(&repo, &["refs", "migrate", to]);
+        assert_eq!((code, said.as_str()), (0, ""), "{format}");
+        assert_eq!(repo.git(list).run().text(), before, "{format}");
+        let ours = ours(repo.path(), &list);
+        assert_eq!(ours.text(), before, "{format}");
     }
 }
 

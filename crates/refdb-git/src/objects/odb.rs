@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use refdb::error::{Message, Remedy};
 use refdb::system::both;
 use refdb::{Error, ErrorKind, ObjectFormat, ObjectId, Result};
 
@@ -183,8 +184,9 @@ impl Odb {
                 None => return Ok(found),
             }
         }
-        let text = format!("replace depth too high for object {oid}");
-        Err(Error::new(ErrorKind::Corrupt, text))
+        let message = Message::from(format!("replace depth too high for object {oid}"));
+        let message = message.with(Remedy::EndReplacement);
+        Err(Error::new(ErrorKind::Corrupt, message))
     }
 
     /// Returns the object format.

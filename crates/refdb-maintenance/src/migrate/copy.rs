@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
+use refdb::error::Remedy;
 use refdb::internals::{Bulk, BulkOptions, LogMark, Mark, NewValue, each_ref, maintained};
 use refdb::objects::{Objects, Peeled};
 use refdb::{
@@ -447,7 +448,14 @@ impl<'s> Peeler<'s> {
     }
 
     fn peel(&self, oid: ObjectId) -> Result<Option<ObjectId>> {
-        Ok(match self.objects.peel(oid)? {
+        let peeled = match self.objects.peel(oid) {
+            // Nobody can say what it leads to, before the circle is ended or after it: it is no value to be stored.
+            Err(error) if error.message().remedy() == Some(Remedy::EndReplacement) => {
+                Peeled::Nowhere
+            }
+            peeled => peeled?,
+        };
+        Ok(match peeled {
             Peeled::To(peeled) => Some(peeled),
             Peeled::Itself | Peeled::Nowhere | Peeled::Missing => None,
         })

@@ -57,6 +57,9 @@ pub enum Remedy {
     /// A transaction that was committed cannot be finished: what keeps it from that can be removed, or a
     /// repair gives up what cannot be done of it.
     GiveUp,
+    /// An object is replaced in a circle, so that none is read for it: one of the refs below `refs/replace/` that say so
+    /// can be deleted.
+    EndReplacement,
 }
 
 impl Message {
