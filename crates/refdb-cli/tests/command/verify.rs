@@ -374,3 +374,76 @@ fn names_of_tables() {
         }
     }
 }
+
+/// Runs the deep check; returns its exit code and what it found.
+fn deep(repo: &Repo, config: &[&str]) -> (i32, String) {
+    let config = config.iter().flat_map(|value| ["-c", value]);
+    let run = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path()).args(config);
+    let out = run.args(["refs", "verify", "--deep"]).run();
+    (
+        out.code(),
+        String::from_utf8_lossy(&out.stdout).into_owned(),
+    )
+}
+
+/// What Git's check warns of in symrefs, the deep one does not pass over.
+#[test]
+fn a_deep_check_warns_of_symrefs_as_the_other_one_does() {
+    for format in [Format::FILES_SHA1, Format::FILES_SHA256] {
+        let repo = Repo::init(format);
+        let commit = &repo.objects().commits[0];
+        repo.update_refs(format!("create refs/heads/main {commit}\n"));
+        assert_eq!(deep(&repo, &[]), (0, String::new()), "{format}");
+        write(&repo, "refs/heads/far", "ref: logs/somewhere\n");
+        symlink("main", repo.git_dir().join("refs/heads/link")).expect("a link");
+        symlink("../../packed", repo.git_dir().join("refs/heads/file")).expect("a link");
+        write(&repo, "packed", format!("{commit}\n"));
+        let told = both_ways(&repo);
+        assert_eq!(told.stderr.find_iter("symlinkRef").count(), 2, "{told:?}");
+        assert!(
+            told.stderr.contains_str("symrefTargetIsNotARef"),
+            "{told:?}"
+        );
+
+        // As Git writes one, which its own check cannot follow.
+        let link = repo.git_dir().join("refs/heads/link");
+        fs::remove_file(&link).expect("it is there");
+        symlink("refs/heads/main", &link).expect("a link");
+        let (code, found) = deep(&repo, &[]);
+        assert_eq!(code, 1, "{format}: {found}");
+        for part in [
+            "refs/heads/far: the symref points to 'logs/somewhere', which is not below refs/",
+            "refs/heads/link: a symbolic link",
+            "'refdb symbolic-ref refs/heads/link refs/heads/main'",
+            "refs/heads/file: a symbolic link",
+        ] {
+            assert!(found.contains(part), "{format}: {part}: {found}");
+        }
+        assert_eq!(found.lines().count(), 3, "{format}: {found}");
+        let ignored = [
+            "fsck.symlinkRef=ignore",
+            "fsck.symrefTargetIsNotARef=ignore",
+        ];
+        assert_eq!(deep(&repo, &ignored), (0, String::new()), "{format}");
+        let (code, found) = deep(&repo, &["fsck.symlinkRef=error"]);
+        assert_eq!(code, 2, "{format}: {found}");
+    }
+    for format in [Format::REFTABLE_SHA1, Format::REFTABLE_SHA256] {
+        let repo = Repo::init(format);
+        let commit = &repo.objects().commits[0];
+        repo.update_refs(format!("create refs/heads/main {commit}\n"));
+        repo.git(["symbolic-ref", "refs/heads/far", "logs/somewhere"])
+            .run();
+        let told = both_ways(&repo);
+        assert!(
+            told.stderr.contains_str("symrefTargetIsNotARef"),
+            "{told:?}"
+        );
+        let (code, found) = deep(&repo, &[]);
+        assert_eq!(code, 1, "{format}: {found}");
+        assert!(
+            found.contains("which is not below refs/"),
+            "{format}: {found}"
+        );
+    }
+}

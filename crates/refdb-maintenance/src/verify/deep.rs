@@ -40,7 +40,7 @@ use refdb_git::objects::Absent;
 use refdb_git::repository::Worktree;
 use rustix::io::Errno;
 
-use super::{Severity, Whereabouts};
+use super::{MessageId, Severities, Severity, Whereabouts};
 use crate::migrate::finish_interrupted;
 use crate::progress::{Progress, Watch, nobody};
 use seen::{AllSeen, Seen, Source, Value};
@@ -172,6 +172,8 @@ struct Deep<'a> {
     linked_refs: usize,
     seen: AllSeen,
     whereabouts: Whereabouts<'a>,
+    /// How bad it is what Git takes for no damage, as the repository says.
+    severities: Severities,
     /// Where objects may be that cannot be had, once one is missing, and the refs whose object may be there.
     absent: Option<Absent>,
     perhaps_there: Vec<BString>,
@@ -227,6 +229,9 @@ pub fn deep_watched(
         linked_refs: 0,
         seen: AllSeen::default(),
         whereabouts: Whereabouts::of(repository),
+        // A mistake in them is told by the check that is all about them.
+        severities: Severities::from_config(repository, false)
+            .unwrap_or_else(|_| Severities::new(false)),
         absent: None,
         perhaps_there: Vec::new(),
         unread: None,

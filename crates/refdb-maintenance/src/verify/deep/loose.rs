@@ -121,8 +121,20 @@ impl Deep<'_> {
         }
         let target = match kind {
             FileKind::Symlink => match read_loose_link(self.system, path) {
-                Ok(Some(target)) => target,
-                _ => return self.loose_file(index, name, path),
+                Ok(Some(target)) => {
+                    let leads_to = match &target {
+                        Target::Symbolic(name) => Some(name),
+                        Target::Direct(_) => None,
+                    };
+                    self.link(index, name, leads_to);
+                    target
+                }
+                _ => {
+                    if self.system.stat(path).is_ok() {
+                        self.link(index, name, None);
+                    }
+                    return self.loose_file(index, name, path);
+                }
             },
             FileKind::File => return self.loose_file(index, name, path),
             _ => {

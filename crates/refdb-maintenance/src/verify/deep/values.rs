@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use bstr::{BString, ByteSlice};
 use refdb::name::{FormatOptions, SYMREF_DEPTH_MAX, is_per_worktree, is_root_ref, is_well_formed};
 use refdb::objects::{ObjectKind, Peeled};
-use refdb::{Error, ErrorKind, ObjectId, Result};
+use refdb::{Error, ErrorKind, ObjectId, RefNameBuf, Result};
 use refdb_git::objects::Absent;
 
-use super::{Advice, AllSeen, Damage, Deep, Repair, Seen, Severity, Source, Value};
+use super::{Advice, AllSeen, Damage, Deep, MessageId, Repair, Seen, Severity, Source, Value};
 use crate::progress::Progress;
 
 /// How far it is, is told after so many objects.
@@ -181,18 +181,25 @@ impl Deep<'_> {
 
     /// Reports damage to a ref at the place where it stands.
     fn of_ref(&mut self, seen: &Seen<'_>, what: &str, repair: Repair) {
-        self.of_ref_with(seen, what, repair, None);
+        self.of_ref_with(Severity::Error, seen, what, repair, None);
     }
 
     /// Reports damage to a ref that a person has to mend, and says how that can be done.
     fn by_hand(&mut self, seen: &Seen<'_>, what: &str, advice: Advice) {
-        self.of_ref_with(seen, what, Repair::ByHand, Some(advice));
+        self.of_ref_with(Severity::Error, seen, what, Repair::ByHand, Some(advice));
     }
 
-    fn of_ref_with(&mut self, seen: &Seen<'_>, what: &str, repair: Repair, advice: Option<Advice>) {
+    fn of_ref_with(
+        &mut self,
+        severity: Severity,
+        seen: &Seen<'_>,
+        what: &str,
+        repair: Repair,
+        advice: Option<Advice>,
+    ) {
         let (file, offset) = self.place(seen);
         self.tell(&Damage {
-            severity: Severity::Error,
+            severity,
             file,
             offset,
             name: Some(BString::from(seen.name)),
@@ -263,6 +270,7 @@ impl Deep<'_> {
                 self.of_ref(&start, &what, repair);
                 continue;
             }
+            self.outside(&start, first);
             let mut name = first;
             let mut depth = 1;
             loop {
@@ -280,6 +288,44 @@ impl Deep<'_> {
                 depth += 1;
             }
         }
+    }
+
+    /// Reports a symref that leads out of `refs/`, to what readers follow, and nobody lists.
+    fn outside(&mut self, symref: &Seen<'_>, target: &[u8]) {
+        let is_ref = is_root_ref(target)
+            || target.starts_with(b"refs/")
+            || target.starts_with(b"worktrees/");
+        // Of HEAD it was told before.
+        if is_ref || symref.name == b"HEAD" {
+            return;
+        }
+        let Some(severity) = self.severities.of(MessageId::SymrefTargetIsNotARef) else {
+            return;
+        };
+        let target = target.as_bstr();
+        let what = format!("the symref points to '{target}', which is not below refs/");
+        let advice = Advice::PointElsewhere(self.full_name(symref));
+        self.of_ref_with(severity, symref, &what, Repair::ByHand, Some(advice));
+    }
+
+    /// Reports a link in the place of a ref: Git means to follow such symrefs no longer.
+    pub(super) fn link(&mut self, index: usize, name: &[u8], target: Option<&RefNameBuf>) {
+        let Some(severity) = self.severities.of(MessageId::SymlinkRef) else {
+            return;
+        };
+        let seen = Seen {
+            name,
+            value: Value::Symref(b""),
+            dir: index,
+            source: Source::Loose,
+        };
+        let advice = target.map(|target| {
+            let name = self.full_name(&seen);
+            let words = format!("write it as a file, 'refdb symbolic-ref {name} {target}'");
+            Advice::PutBack(words)
+        });
+        let what = "a symbolic link in the place of a ref, which Git calls deprecated";
+        self.of_ref_with(severity, &seen, what, Repair::ByHand, advice);
     }
 
     /// Reports names that cannot both exist: `a` and `a/b`.
