@@ -586,8 +586,8 @@ fn overview() -> String {
         }
     }
     text.push_str(
-        "\n'refdb help <command> [<subcommand>]' tells how each is called and what it\n\
-         ends with. 'refdb' alone ends with 1, and so does a word that is no command.\n",
+        "\n'refdb help <command> [<subcommand>]' tells how each is called and what it ends\n\
+         with, 'refdb man' the rest. 'refdb' alone, and what is no command, end with 1.\n",
     );
     text
 }

@@ -103,12 +103,36 @@ pub(super) fn man(_context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Res
         [] => out.put(page(command, "refdb")?),
         [dir] => {
             let dir = Path::new(OsStr::from_bytes(dir));
+            make_dir(dir)?;
             write_pages(command, "refdb", dir)?;
             // What `git help refdb` asks for.
             write_page(dir, "git-refdb", b".so man1/refdb.1\n")
         }
         _ => Err(MAN.misuse()),
     }
+}
+
+/// Makes the directory for the pages, with those above it.
+fn make_dir(dir: &Path) -> Result<()> {
+    let system = OsSystem::new();
+    let mut missing = Vec::new();
+    for above in dir.ancestors().filter(|it| !it.as_os_str().is_empty()) {
+        if system.stat(above).is_ok() {
+            break;
+        }
+        missing.push(above);
+    }
+    for dir in missing.into_iter().rev() {
+        match system.create_dir(dir) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                let why = refdb::error::io_text(&error);
+                let text = format!("cannot create the directory '{}': {why}", dir.display());
+                return Err(Failure::fatal(text));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 fn write_pages(command: Command, name: &str, dir: &Path) -> Result<()> {

@@ -75,6 +75,12 @@ const OF_REFLOGS: &[(&str, &str)] = &[(
     "a reflog was left as it is; the message says why",
 )];
 
+/// Those of commands that make stores compact: which one it is depends on the format.
+const OF_PACKING: &[(&str, &str)] = &[(
+    "255",
+    "in reftable: a lock keeps tables from being merged; nothing was changed",
+)];
+
 /// Every page.
 pub(super) const PAGES: &[Page] = &[
     Page {
@@ -90,14 +96,17 @@ pub(super) const PAGES: &[Page] = &[
                 "All changes of a file, or none of them",
             ),
         ],
-        exit_codes: CHANGES,
+        exit_codes: &[("1", "with -d: the ref was not deleted")],
         see_also: &["refs update", "symbolic-ref", "reflog"],
     },
     Page {
         name: "batch",
         summary: "Answer many questions, and change refs, in one process",
         examples: [
-            ("batch <questions", "Answer every line of a file"),
+            (
+                "batch <questions",
+                "Answer every line of a file: resolve HEAD, list prefix=refs/tags/, ...",
+            ),
             ("batch -z", "Questions and answers end with NUL"),
         ],
         exit_codes: NO_CODES,
@@ -116,7 +125,10 @@ pub(super) const PAGES: &[Page] = &[
                 "Make HEAD lead to another branch",
             ),
         ],
-        exit_codes: &[("1", "with --quiet: the ref is no symref")],
+        exit_codes: &[(
+            "1",
+            "with --quiet: the ref is no symref; with two names: it was not set",
+        )],
         see_also: &["update-ref", "refs update"],
     },
     Page {
@@ -133,7 +145,10 @@ pub(super) const PAGES: &[Page] = &[
             ),
         ],
         exit_codes: &[
-            ("1", "no ref was found"),
+            (
+                "1",
+                "no ref was found; with --verify so only beside --quiet, else 128",
+            ),
             ("2", "with --exists: there is no such ref"),
         ],
         see_also: &["for-each-ref", "refs exists"],
@@ -167,7 +182,7 @@ pub(super) const PAGES: &[Page] = &[
                 "The same, only where it is worth it",
             ),
         ],
-        exit_codes: NO_CODES,
+        exit_codes: OF_PACKING,
         see_also: &["refs optimize", "inspect"],
     },
     Page {
@@ -439,7 +454,7 @@ pub(super) const PAGES: &[Page] = &[
             ("refs optimize --auto", "Only where it is worth it"),
             ("refs optimize --all", "Every ref"),
         ],
-        exit_codes: NO_CODES,
+        exit_codes: OF_PACKING,
         see_also: &["pack-refs", "inspect"],
     },
     Page {

@@ -19,7 +19,10 @@ use crate::suggest;
 pub(super) const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand {
         name: "migrate",
-        form: "migrate --ref-format=<format> [--no-reflog] [--dry-run]",
+        form: concat!(
+            "migrate (--ref-format=<format> | --undo) [--dry-run]\n",
+            "        [--no-reflog] [--keep] [--skip-broken] [--json]"
+        ),
         spec: &migrate::MIGRATE,
         run: migrate::run,
     },

@@ -56,7 +56,7 @@ pub(super) const SPEC: Spec<Id> = Spec {
         Opt::flag(
             Id::BatchUpdates,
             "batch-updates",
-            "let single updates be refused",
+            "let single updates be refused, and end with 0",
         )
         .short(b'0'),
     ],

@@ -30,7 +30,12 @@ pub(super) const SPEC: Spec<Id> = Spec {
     name: "watch",
     forms: &["[--since=<moment>] [--follow] [--json]"],
     options: &[
-        Opt::text(Id::Since, "since", "moment", "what changed since then"),
+        Opt::text(
+            Id::Since,
+            "since",
+            "moment",
+            "what changed since a moment that a call has told",
+        ),
         Opt::flag(Id::Follow, "follow", "go on until it is stopped"),
         Opt::flag(Id::Json, "json", "print one object for each line"),
     ],

@@ -163,6 +163,28 @@ fn migrate_tells_its_own_options() {
     }
 }
 
+/// Exit codes that a script meets stand in the help of what it calls.
+#[test]
+fn pages_tell_the_exit_codes_that_there_are() {
+    for name in [&["pack-refs"][..], &["refs", "optimize"]] {
+        let page = text(&[&["help"], name].concat());
+        assert!(page.contains("\n    255      "), "{page}");
+    }
+    let page = text(&["help", "symbolic-ref"]);
+    assert!(page.contains("with two names: it was not set"), "{page}");
+    let page = text(&["help", "show-ref"]);
+    assert!(page.contains("--verify"), "{page}");
+    let page = text(&["help", "update-ref"]);
+    assert!(page.contains("1        with -d: "), "{page}");
+    // The list of subcommands has what there is of each.
+    let page = text(&["help", "refs"]);
+    for option in ["--undo", "[--keep]", "[--skip-broken]", "[--json]"] {
+        let forms = page.split("\n\n").nth(1).unwrap_or_default();
+        let migrate = forms.split("or: ").next().unwrap_or_default();
+        assert!(migrate.contains(option), "{option}: {page}");
+    }
+}
+
 /// What refdb alone has stands in its help, though `-h` says what Git's says.
 #[test]
 fn help_tells_what_only_refdb_has() {
@@ -265,6 +287,22 @@ fn the_version_is_told_however_it_is_asked_for() {
         text(&["--help", "refs", "list"]),
         text(&["help", "refs", "list"])
     );
+}
+
+/// A directory for the pages is made; one that cannot be is named.
+#[test]
+fn pages_get_a_directory() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let deep = dir.path().join("share/man/man1");
+    text(&["man", deep.to_str().expect("UTF-8")]);
+    assert!(deep.join("refdb.1").is_file());
+    std::fs::write(dir.path().join("file"), "").expect("a file");
+    let below = dir.path().join("file/man1");
+    let out = refdb(&["man", below.to_str().expect("UTF-8")]);
+    assert_eq!(out.status.code(), Some(128));
+    let told = String::from_utf8_lossy(&out.stderr).into_owned();
+    let words = format!("fatal: cannot create the directory '{}': ", below.display());
+    assert!(told.starts_with(&words), "{told}");
 }
 
 #[test]

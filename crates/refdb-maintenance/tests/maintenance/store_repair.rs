@@ -346,6 +346,29 @@ fn a_damaged_table_gives_what_its_whole_blocks_say_and_reflogs_the_rest() {
     }
 }
 
+/// Where every block can be read, nothing is called lost that is there.
+#[test]
+fn a_table_of_whole_blocks_takes_nothing_that_is_known() {
+    for world in worlds(true) {
+        let (before, head) = (world.refs(), world.head());
+        let name = format!("tables/{}", head.tables[7].key);
+        let good = world.place.get(&name, None).expect("it reads");
+        let mut bad = good.expect("a table").to_vec();
+        let last = bad.len() - 1;
+        bad[last] ^= 0xff;
+        world.place.put(&name, &bad).expect("it is stored");
+        let found = plan(&world, &world.means());
+        let note = &found.notes()[0];
+        let told = format!(
+            "{name}: all blocks that are there could be read; if others are missing, refs that were \
+             changed only in those, in the updates "
+        );
+        assert!(note.starts_with(&told), "{note}");
+        found.apply().expect("it is repaired");
+        assert_eq!(world.refs(), before);
+    }
+}
+
 #[test]
 fn a_table_is_taken_from_a_copy() {
     for world in worlds(false) {

@@ -70,7 +70,7 @@ impl StorePlan<'_> {
                 (None, Some(bad)) => self.salvage(&name, &bad, (min, max), means, &mut dropped)?,
                 (None, None) => {
                     let what = "the table is missing, and with it what only it said";
-                    self.lost_in(&name, min, max, what);
+                    self.lost_in(&name, min, max, what, "refs that were changed only there");
                     None
                 }
             };
@@ -122,10 +122,10 @@ impl StorePlan<'_> {
         }
     }
 
-    fn lost_in(&mut self, name: &str, min: u64, max: u64, what: &str) {
+    fn lost_in(&mut self, name: &str, min: u64, max: u64, what: &str, which: &str) {
         self.is_lossy = true;
         self.notes.push(format!(
-            "{name}: {what}; refs that were changed only there, in the updates {min} to {max}, are lost or go \
+            "{name}: {what}; {which}, in the updates {min} to {max}, are lost or go \
              back to an older value, unless a reflog tells them"
         ));
     }
@@ -160,14 +160,18 @@ impl StorePlan<'_> {
         let lost = found.lost.len();
         let mut what = match (found.is_empty(), lost) {
             (true, _) => "no block could be read".to_owned(),
-            (false, 0) => "all blocks could be read".to_owned(),
+            (false, 0) => "all blocks that are there could be read".to_owned(),
             (false, _) => format!("{lost} places could not be read; the blocks around them could"),
         };
         let (above, _) = found.logs_above();
         if above > 0 {
             let _ = write!(what, "; {above} {OF_NEWER_TABLES}");
         }
-        self.lost_in(name, min, max, &what);
+        let which = match (found.is_empty(), lost) {
+            (false, 0) => "if others are missing, refs that were changed only in those",
+            _ => "refs that were changed only there",
+        };
+        self.lost_in(name, min, max, &what, which);
         self.notes
             .extend(doubled(&found).map(|what| format!("{name}: {what}")));
         if found.is_empty() {
