@@ -473,3 +473,26 @@ fn a_check_passes_over_what_it_may_not_read() {
     assert_eq!(inspected.0, 0, "{inspected:?}");
     assert!(inspected.1.contains("refs/folder'"), "{inspected:?}");
 }
+
+/// Where a lock keeps tables from being merged, it is told which, and what is known of who holds it.
+#[test]
+fn whoever_packs_is_told_of_the_lock_in_the_way() {
+    for format in [Format::REFTABLE_SHA1, Format::REFTABLE_SHA256] {
+        let (repo, _) = repository(format);
+        let lock = repo.git_dir().join("reftable/tables.list.lock");
+        fs::write(&lock, "").expect("a lock");
+        for args in [&["pack-refs", "--all"][..], &["refs", "optimize", "--all"]] {
+            let ours = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path());
+            let out = ours
+                .args(["-c", "reftable.lockTimeout=10"])
+                .args(args)
+                .run();
+            let said = String::from_utf8_lossy(&out.stderr).into_owned();
+            assert_eq!(out.code(), 255, "{said}");
+            let words = "error: unable to compact stack: data is locked\n";
+            assert!(said.starts_with(words), "{said}");
+            assert!(said.contains("tables.list.lock': File exists"), "{said}");
+            assert!(said.contains("refdb did not make it"), "{said}");
+        }
+    }
+}

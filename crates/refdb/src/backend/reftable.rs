@@ -285,7 +285,8 @@ impl Backend for ReftableBackend {
         let (common, own) = self.view();
         let stack = own.unwrap_or(common);
         let unable = |error: Error| match error.kind() {
-            ErrorKind::Locked => Error::new(ErrorKind::Locked, "data is locked"),
+            // Whose lock it is, where that is known, stands below the words of Git.
+            ErrorKind::Locked if error.message().path().is_some() => error.below("data is locked"),
             _ => error,
         };
         if options.auto {
