@@ -24,6 +24,9 @@ pub const HEADS_OF_TABLES: &[u8] = b"this repository uses the reftable format\n"
 /// Where such a HEAD points to.
 pub(crate) const TARGET_OF_TABLES: &[u8] = b"refs/heads/.invalid";
 
+/// The file in the directory of the repository that says what a transaction of several steps is to do, until that is done.
+pub const JOURNAL: &str = "refdb.journal";
+
 /// Returns whether a ref is what stands in the place of HEAD where refs are tables.
 pub(crate) fn is_of_tables(target: TargetRef<'_>) -> bool {
     matches!(target, TargetRef::Symbolic(target) if target.as_bytes() == TARGET_OF_TABLES)

@@ -33,6 +33,7 @@ use std::path::{Path, PathBuf};
 use bstr::BString;
 use refdb::error::io_text;
 use refdb::internals::{Home, MIGRATION, Says, finish_left};
+use refdb::layout::JOURNAL;
 use refdb::system::{FileKind, System};
 use refdb::{Error, RefFormat, Result};
 use refdb_git::Repository;
@@ -302,7 +303,7 @@ impl Deep<'_> {
         let dir = self.repository.common_dir();
         let home = Home::new(self.repository.system(), dir, options);
         if let Err(error) = finish_left(&home, Says::Nothing) {
-            let path = dir.join("refdb.journal");
+            let path = dir.join(JOURNAL);
             self.error(&path, None, error.to_string(), Repair::ByHand);
         }
     }

@@ -35,6 +35,7 @@ use super::view::View;
 use super::watch::LOOK_EVERY;
 use super::{is_barrier, lock_path, owner, remove_if_there};
 use crate::error::{Error, ErrorKind, OrIo, Remedy, Result};
+use crate::layout::JOURNAL;
 use crate::system::{FileKind, Guard, Stat, if_there, is_absent};
 
 /// The permission bit by which a journal says that somebody finishes it, as its process has ended.
@@ -48,7 +49,7 @@ const LEN_OF_PAUSE: u64 = 32 << 10;
 
 /// The path of the journal in its directory.
 pub(super) fn journal_path(dir: &Path) -> PathBuf {
-    dir.join("refdb.journal")
+    dir.join(JOURNAL)
 }
 
 /// A journal that this transaction wrote.
