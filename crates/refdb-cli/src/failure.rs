@@ -197,6 +197,7 @@ impl From<refdb::Error> for Failure {
 pub(crate) fn ends_all(error: &refdb::Error) -> bool {
     use ErrorKind::{Config, Date, Hook, PackedRefs};
     matches!(error.kind(), Config | Date | Hook | PackedRefs)
+        || error.message().role() == Role::PackedRefs
 }
 
 /// What is said of a failure.

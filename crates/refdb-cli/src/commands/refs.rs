@@ -10,7 +10,7 @@ use refdb::{ErrorKind, RefFormat, RefName, Store};
 
 use super::{Subcommand, for_each_ref, forms_of, pack_refs};
 use crate::context::Context;
-use crate::failure::{Failure, Result, Words};
+use crate::failure::{Failure, Result, Words, ends_all};
 use crate::options::{Opt, Spec, of_subcommands};
 use crate::output::Output;
 use crate::shim::called;
@@ -181,7 +181,7 @@ pub(super) fn check_exists(context: &Context, name: &[u8]) -> Result<()> {
         Err(error) if error.kind() == ErrorKind::BrokenRef => {
             Err(failed("Invalid argument".into()))
         }
-        Err(error) if matches!(error.kind(), ErrorKind::PackedRefs | ErrorKind::Moved) => {
+        Err(error) if error.kind() == ErrorKind::Moved || ends_all(&error) => {
             Err(Failure::from(error))
         }
         Err(error) => Err(failed(Words::from(&error))),

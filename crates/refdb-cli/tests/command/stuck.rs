@@ -496,3 +496,27 @@ fn whoever_packs_is_told_of_the_lock_in_the_way() {
         }
     }
 }
+
+/// Without packed-refs nobody knows which refs there are: every command ends at once.
+#[test]
+fn a_packed_refs_that_cannot_be_read_ends_commands_as_in_git() {
+    for format in [Format::FILES_SHA1, Format::FILES_SHA256] {
+        let (repo, _) = repository(format);
+        let packed = repo.git_dir().join("packed-refs");
+        let _ = fs::remove_file(&packed);
+        fs::create_dir(&packed).expect("a directory");
+        for args in [
+            &["update-ref", "-d", "refs/heads/none"][..],
+            &["symbolic-ref", "refs/heads/s", "refs/heads/none"],
+            &["show-ref", "--exists", "refs/heads/none"],
+            &["refs", "exists", "refs/heads/none"],
+        ] {
+            let ours = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path());
+            let (ours, git) = (ours.args(args).run(), repo.git(args).run());
+            let said = String::from_utf8_lossy(&ours.stderr).into_owned();
+            assert_eq!(ours.code(), 128, "{args:?}: {said}");
+            assert_eq!(git.code(), 128, "{args:?}");
+            assert_eq!(said, String::from_utf8_lossy(&git.stderr), "{args:?}");
+        }
+    }
+}

@@ -39,6 +39,8 @@ pub enum Role {
     Place,
     /// A file in the way, which a person may have to remove: the whole path is of use.
     InTheWay,
+    /// The file `packed-refs`, which cannot be read: no packed ref is known.
+    PackedRefs,
 }
 
 /// What can be done about an error beside what its kind says. The message leaves it to the caller to

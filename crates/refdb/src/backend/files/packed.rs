@@ -20,7 +20,7 @@ use refdb_names::{ObjectFormat, ObjectId, Target};
 pub(super) use super::forwards::Forwards;
 use crate::backend::Value;
 use crate::backend::tags::Untold;
-use crate::error::{Error, ErrorKind, OrIo, Result, io_text};
+use crate::error::{Error, ErrorKind, Message, OrIo, Result, Role, io_text};
 use crate::reflog::is_space;
 use crate::system::find::{byte, last_byte};
 use crate::system::{Bytes, FileId, FileKind, MAP_MIN, Stat, System, unpoisoned};
@@ -139,6 +139,7 @@ impl PackedRefs {
         let io = |error: io::Error| {
             let (path, text) = (self.path.display(), io_text(&error));
             let message = format!("couldn't read {path}: {text}");
+            let message = Message::from(message).of(&self.path, Role::PackedRefs);
             Error::new(ErrorKind::Io, message).with_source(error)
         };
         let stat = match stat {
