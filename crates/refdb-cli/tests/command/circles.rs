@@ -129,6 +129,15 @@ for_every_format! {
             let far = repo.git(["rev-parse", "c3~40"]).run().text();
             let new = repo.git(["rev-parse", "refs/heads/new"]).run().text();
             assert_eq!(new, far, "{format}");
+            // However often it is gone round, no commit is read again and again.
+            for count in (0_u64..13).chain([100_000_000, 100_000_001, 1_000_000_003]) {
+                // Six commits make the circle.
+                let far = repo.git(["rev-parse", &format!("c3~{}", count % 6)]).run().text();
+                let given = format!("c3~{count}");
+                ours(repo.path(), &["update-ref", "refs/heads/new", &given]);
+                let new = repo.git(["rev-parse", "refs/heads/new"]).run().text();
+                assert_eq!(new, far, "{format}: {given}");
+            }
         }
     }
 }

@@ -108,16 +108,27 @@ impl Revisions<'_> {
         Ok(Some(oid))
     }
 
-    /// Goes so many generations up, along first parents.
+    /// Goes so many generations up, along first parents. Of a circle, as replaced commits can make one, whole rounds are
+    /// passed over: each step reads a commit.
     fn ancestor(&self, commit: ObjectId, count: u64) -> Result<Option<ObjectId>> {
-        let mut commit = commit;
-        for _ in 0..count {
+        let (mut commit, mut left) = (commit, count);
+        // A commit that was met so many steps ago; another one after twice as many.
+        let (mut met, mut ago, mut at_most) = (commit, 0, 1);
+        while left > 0 {
             match self
                 .parents(commit)?
                 .and_then(|parents| parents.first().copied())
             {
                 Some(parent) => commit = parent,
                 None => return Ok(None),
+            }
+            left -= 1;
+            ago += 1;
+            if commit == met {
+                left %= ago;
+            }
+            if ago == at_most {
+                (met, ago, at_most) = (commit, 0, at_most.saturating_mul(2));
             }
         }
         Ok(Some(commit))
