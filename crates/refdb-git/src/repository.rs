@@ -193,6 +193,11 @@ impl Repository {
         self.refs_dir.as_deref()
     }
 
+    /// Returns the directory that refs, their locks and their journal are below, where no worktree has its own.
+    pub fn refs_base(&self) -> &Path {
+        self.refs_dir().unwrap_or(self.common_dir())
+    }
+
     /// Returns whether `GIT_COMMON_DIR` names another directory than the one that has the refs: for Git, that says where
     /// configuration and objects are, and not where refs are.
     pub fn has_other_refs(&self) -> bool {

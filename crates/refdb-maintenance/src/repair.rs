@@ -228,7 +228,7 @@ fn content(system: &dyn System, path: &Path) -> io::Result<Option<Vec<u8>>> {
 /// `Corrupt` when something else has the place of the journal; `Io`.
 pub fn finish_unseen(repository: &Repository, gives_up: bool) -> Result<()> {
     let options = repository.store().options();
-    let home = Home::new(repository.system(), repository.common_dir(), options);
+    let home = Home::new(repository.system(), repository.refs_base(), options);
     let says = if gives_up {
         Says::GiveUp
     } else {
@@ -324,9 +324,8 @@ impl Plan<'_> {
             let real = real_path(system, dir);
             real.map_err(|error| Error::io("unable to read", dir, error))
         };
-        let common = self.repository.common_dir();
-        let refs = self.repository.refs_dir().unwrap_or(common);
-        let roots = [real(common)?, real(refs)?];
+        let roots = [self.repository.common_dir(), self.repository.refs_base()];
+        let roots = [real(roots[0])?, real(roots[1])?];
         let is_outside = |path: &Path| {
             let is_link = || {
                 system

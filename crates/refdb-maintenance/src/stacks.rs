@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use bstr::ByteSlice;
 use refdb::internals::{LIST_LEN_MAX, is_absent, may_be_listed};
-use refdb::{Error, Result};
+use refdb::{Error, RefFormat, Result};
 use refdb_git::Repository;
 use reftable::Table;
 
 /// Returns the directory that the refs of this worktree alone are below.
 pub(crate) fn own_dir(repository: &Repository) -> PathBuf {
-    let base = repository.refs_dir().unwrap_or(repository.common_dir());
+    let base = repository.refs_base();
     if repository.git_dir() == repository.common_dir() {
         return base.to_owned();
     }
@@ -20,6 +20,19 @@ pub(crate) fn own_dir(repository: &Repository) -> PathBuf {
         (Some(base), Some(id)) => base.join("worktrees").join(id),
         _ => repository.git_dir().to_owned(),
     }
+}
+
+/// Returns the `HEAD` by which Git knows the repository of a directory with refs: it does not lie beside tables that are
+/// kept elsewhere.
+pub(crate) fn head_file(repository: &Repository, dir: &Path) -> PathBuf {
+    let is_elsewhere = repository.refs_dir() == Some(dir);
+    let is_beside = !is_elsewhere || repository.ref_format() == RefFormat::Files;
+    let dir = if is_beside {
+        dir
+    } else {
+        repository.common_dir()
+    };
+    dir.join("HEAD")
 }
 
 /// Returns the list of the stack below a directory, which somebody may have made as long as he likes.

@@ -192,6 +192,23 @@ for_every_format! {
         assert!(!it.files().iter().any(|file| file.contains("refdb-")), "{:?}", it.files());
     }
 
+    fn a_deep_check_looks_where_the_refs_are(format) {
+        let made = Elsewhere::new(format, "place", false);
+        let output = made.refdb(&["refs", "verify", "--deep"]).run();
+        assert_eq!(output.code(), 0, "{}", output.stdout.as_bstr());
+        let (there, here) = (made.folder.path().join("place"), made.repo().join(".git"));
+        let told = || made.refdb(&["refs", "verify", "--deep"]).run();
+        for (dir, code) in [(here, 0), (there, 2)] {
+            let journal = dir.join("refdb.journal");
+            fs::write(&journal, "somebody's\n").expect("a folder of ours");
+            let output = told();
+            assert_eq!(output.code(), code, "{}", output.stdout.as_bstr());
+            let is_told = output.stdout.contains_str("refdb.journal");
+            assert_eq!(is_told, code == 2, "{}", output.stdout.as_bstr());
+            fs::remove_file(&journal).expect("it stayed");
+        }
+    }
+
     fn another_repository_with_its_refs_there_is_told(format) {
         let it = Elsewhere::new(format, "alt", true);
         let second = it.folder.path().join("second");

@@ -134,7 +134,7 @@ impl Plan<'_> {
 
     fn home(&self, system: &Arc<dyn System>) -> Arc<Home> {
         let options = self.repository.store().options();
-        Home::new(system, self.repository.common_dir(), options)
+        Home::new(system, self.repository.refs_base(), options)
     }
 
     /// Takes the lock of a file; that of a process that has ended is taken over.

@@ -20,6 +20,7 @@ use reftable::{
 use super::head::{Entry, branch_of};
 use super::members::{has_good_list, sensible, whole_table};
 use super::{NAMELESS, OF_NEWER_TABLES, OF_NO_TABLE, Options, Plan, Step, doubled};
+use crate::stacks::head_file;
 use crate::verify::{Damage, Repair, indices_of_name, no_file};
 
 /// A table of the repaired stack.
@@ -166,7 +167,7 @@ impl Plan<'_> {
 
     /// Plans the file `HEAD` beside a stack, by which Git knows a repository.
     pub(super) fn head_stub(&mut self, dir: &Path, found: &[Damage]) -> Result<()> {
-        let path = dir.join("HEAD");
+        let path = head_file(self.repository, dir);
         let is_bad = found
             .iter()
             .any(|damage| damage.file == path && damage.repair == Repair::RewriteRef);

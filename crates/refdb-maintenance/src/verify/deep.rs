@@ -300,7 +300,7 @@ impl Deep<'_> {
     /// Reports what has the place of the journal and is none, or cannot be finished.
     fn journal(&mut self) {
         let options = self.repository.store().options();
-        let dir = self.repository.common_dir();
+        let dir = self.repository.refs_base();
         let home = Home::new(self.repository.system(), dir, options);
         if let Err(error) = finish_left(&home, Says::Nothing) {
             let path = dir.join(JOURNAL);
@@ -312,8 +312,7 @@ impl Deep<'_> {
     /// refs cannot be migrated as long as it is there.
     fn migration(&mut self) {
         if let Err(error) = finish_interrupted(self.repository) {
-            let dir = self.repository.refs_dir();
-            let dir = dir.unwrap_or(self.repository.common_dir());
+            let dir = self.repository.refs_base();
             self.warning(&dir.join(MIGRATION), error.to_string(), Repair::ByHand);
         }
     }

@@ -9,12 +9,13 @@ use refdb::system::FileKind;
 use refdb::{RefFormat, Result, Target};
 
 use super::{Deep, Repair, no_file};
+use crate::stacks::head_file;
 
 impl Deep<'_> {
     /// Reports a `HEAD` that is missing, or leads out of `refs/`. What else may be wrong with it is
     /// told as of any other ref.
     pub(super) fn head(&mut self, dir: &Path) -> Result<()> {
-        let path = dir.join("HEAD");
+        let path = head_file(self.repository, dir);
         let is_told = no_file(self.system, &path) == Some(FileKind::Other)
             && self.repository.ref_format() == RefFormat::Files;
         let what = "Git takes the directory for no repository";

@@ -33,7 +33,7 @@ pub(super) fn hand_over(
     out.flush()?;
     // Git knows of no transaction that is committed and not finished: what can be is finished before.
     context.store()?.log_exists(RefName::HEAD)?;
-    let journal = context.repository()?.common_dir().join(JOURNAL);
+    let journal = context.repository()?.refs_base().join(JOURNAL);
     if context.repository()?.system().lstat(&journal).is_ok() {
         let text = format!(
             "'{}' is not finished: Git shows reflogs without it",
