@@ -304,6 +304,7 @@ impl<'r> Expiry<'r> {
                 TargetRef::Direct(oid) => Some(oid),
                 TargetRef::Symbolic(_) => match store.resolve(record.name) {
                     Ok(Some(end)) => Some(end.oid),
+                    Err(error) if error.kind() == ErrorKind::Io => return Err(error),
                     _ => continue,
                 },
             };
@@ -315,8 +316,10 @@ impl<'r> Expiry<'r> {
             let Some(store) = self.repository.worktree_store_if_any(&worktree)? else {
                 continue;
             };
-            let Ok(Some(head)) = store.resolve(RefName::HEAD) else {
-                continue;
+            let head = match store.resolve(RefName::HEAD) {
+                Ok(Some(head)) => head,
+                Err(error) if error.kind() == ErrorKind::Io => return Err(error),
+                _ => continue,
             };
             if !exists(head.oid)? {
                 let is_here = worktree.git_dir == self.repository.git_dir();

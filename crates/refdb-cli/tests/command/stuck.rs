@@ -520,3 +520,50 @@ fn a_packed_refs_that_cannot_be_read_ends_commands_as_in_git() {
         }
     }
 }
+
+/// What only an unreadable file says is not lost for that: a reflog that gives a ref its value, and the `HEAD` of the
+/// repository in which somebody is.
+#[test]
+fn what_may_not_be_read_is_not_taken_for_none() {
+    let (repo, _) = repository(Format::FILES_SHA1);
+    repo.config("core.logAllRefUpdates", "true");
+    let commit = repo.objects().commits[0].to_string();
+    repo.update_refs(format!("create refs/heads/x {commit}\n"));
+    let inner = repo.path().join("inner");
+    repo.git(["init", "-q", "inner"]).run().ok();
+    let (loose, log) = ("refs/heads/x", "logs/refs/heads/x");
+    fs::write(repo.git_dir().join(loose), "damaged\n").expect("ours");
+    if !give_to(&repo, "1001:1001") {
+        eprintln!("skipped: only root gives files to others");
+        return;
+    }
+    let run = |args: &str| {
+        let script = format!("exec setpriv --reuid 1001 --regid 1001 --clear-groups \"$0\" {args}");
+        let run = oracle::run_of("/bin/sh", repo.path()).env("HOME", "/none");
+        let out = run.args(["-c", &script, env!("CARGO_BIN_EXE_refdb")]).run();
+        (
+            out.code(),
+            String::from_utf8_lossy(&out.stderr).into_owned(),
+        )
+    };
+    let mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
+    };
+    let log = repo.git_dir().join(log);
+    mode(&log, 0);
+    let (code, said) = run("refs repair --no-dry-run");
+    assert!(code == 128 && said.contains("logs/refs/heads/x"), "{said}");
+    let left = fs::read(repo.git_dir().join(loose)).expect("it stays");
+    assert_eq!(left, b"damaged\n");
+    mode(&log, 0o644);
+    let (code, said) = run("refs repair --no-dry-run");
+    assert_eq!(code, 0, "{said}");
+
+    mode(&inner.join(".git/HEAD"), 0);
+    let (code, said) = run(&format!("-C inner update-ref refs/heads/oops {commit}"));
+    assert!(code == 128 && said.contains("HEAD"), "{said}");
+    assert!(give_to(&repo, "0:0"));
+    let value = fs::read_to_string(repo.git_dir().join(loose)).expect("a ref");
+    assert_eq!(value.trim_end(), commit);
+    assert!(!repo.git_dir().join("refs/heads/oops").exists());
+}

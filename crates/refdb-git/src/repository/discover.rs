@@ -258,7 +258,11 @@ impl Search<'_> {
     /// `HEAD` that looks like one, and there are `objects` and `refs`.
     fn repository(&self, git_dir: &Path) -> Result<Option<PathBuf>> {
         let may_be_damaged = self.damaged && self.had_head(git_dir);
-        if !may_be_damaged && !self.has_head(git_dir) {
+        let has_head = match may_be_damaged {
+            true => Ok(true),
+            false => self.has_head(git_dir),
+        };
+        if let Ok(false) = has_head {
             return Ok(None);
         }
         let common_dir = self.common_dir_of(git_dir)?;
@@ -270,20 +274,32 @@ impl Search<'_> {
             .environment
             .path("GIT_OBJECT_DIRECTORY")
             .unwrap_or_else(|| common_dir.join("objects"));
-        Ok((is_dir(&objects) && is_dir(&common_dir.join("refs"))).then_some(common_dir))
+        let is_repository = is_dir(&objects) && is_dir(&common_dir.join("refs"));
+        if is_repository && let Err(error) = has_head {
+            // Whoever passed over it would work in the repository around this one.
+            return Err(Error::io("unable to read", &git_dir.join("HEAD"), error));
+        }
+        Ok(is_repository.then_some(common_dir))
     }
 
     /// Returns whether `HEAD` is a symbolic link into `refs/`, a symref into it, or an id.
-    fn has_head(&self, git_dir: &Path) -> bool {
+    ///
+    /// # Errors
+    /// Those of the system, if it is there and cannot be read.
+    fn has_head(&self, git_dir: &Path) -> io::Result<bool> {
         let head = git_dir.join("HEAD");
         // A link to a ref need not lead to a file; one to elsewhere would say which branch another repository is at.
         if let Ok(target) = self.system.read_link(&head) {
-            return path_to_bytes(&target).starts_with(b"refs/");
+            return Ok(path_to_bytes(&target).starts_with(b"refs/"));
         }
-        let Ok(content) = self.system.read_at_most(&head, HEAD_LEN_MAX) else {
-            return false;
+        let content = match self.system.read_at_most(&head, HEAD_LEN_MAX) {
+            Ok(content) => content,
+            Err(error) if is_absent(&error) || error.kind() == io::ErrorKind::IsADirectory => {
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
         };
-        match content.strip_prefix(b"ref:") {
+        Ok(match content.strip_prefix(b"ref:") {
             Some(target) => {
                 let start = target.iter().position(|&byte| !is_space(byte));
                 let target = target.get(start.unwrap_or(target.len())..);
@@ -293,7 +309,7 @@ impl Search<'_> {
                 .iter()
                 .filter_map(|&len| content.get(..len))
                 .any(|hex| ObjectId::from_hex(hex).is_some()),
-        }
+        })
     }
 
     /// Returns whether there is what a repository has beside its `HEAD`, which is damaged or gone.

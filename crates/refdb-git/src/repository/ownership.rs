@@ -71,10 +71,11 @@ pub(super) fn check(
 }
 
 /// Returns whether a bare repository that was found lies in somebody's work tree, as a clone may
-/// bring one: nothing that it says is to change anything.
+/// bring one: nothing that it says is to change anything. Where nobody can look, it does.
 pub(super) fn is_in_work_tree(system: &dyn System, git_dir: &Path) -> bool {
     let mut above = git_dir.ancestors().skip(1);
-    !is_implicitly_bare(git_dir) && above.any(|dir| system.lstat(&dir.join(".git")).is_ok())
+    !is_implicitly_bare(git_dir)
+        && above.any(|dir| !matches!(system.find(&dir.join(".git")), Ok(None)))
 }
 
 /// Returns whether the user owns `path`; root also owns what belongs to whoever called `sudo`.

@@ -60,7 +60,8 @@ pub(super) fn list(system: &dyn System, common_dir: &Path) -> Result<Vec<Worktre
                 }
             }
             // It has refs, wherever its work tree is.
-            _ => git_dir.clone(),
+            Ok(_) => git_dir.clone(),
+            Err(error) => return Err(Error::io("unable to read", &git_dir.join("gitdir"), error)),
         };
         worktrees.push(Worktree {
             id: Some(entry.name.into()),

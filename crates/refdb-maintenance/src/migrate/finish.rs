@@ -14,7 +14,7 @@ use refdb::internals::{
 use refdb::layout::{HEAD_OF_TABLES, HEADS_OF_TABLES};
 use refdb::name::is_root_ref;
 use refdb::system::FileKind;
-use refdb::{Error, Expected, LogOrder, RefFormat, RefName, Result, Store, Target};
+use refdb::{Error, ErrorKind, Expected, LogOrder, RefFormat, RefName, Result, Store, Target};
 
 use super::Context;
 use super::folder::{self, Folder, Journal};
@@ -390,13 +390,20 @@ fn sweep_stacks(
 ) -> Result<()> {
     for old in moving::late_stacks(context, old)? {
         let source = context.store(&old, RefFormat::Reftable)?;
-        let Ok(found) = names(&source) else {
-            continue;
+        let found = match names(&source) {
+            Err(error) if is_not_whole(&error) => continue,
+            found => found?,
         };
         let target = context.store(&place.dir, RefFormat::Files)?;
         carry_over(&source, &target, found, warnings)?;
     }
     Ok(())
+}
+
+/// Returns whether a failure is that of what is not whole: whoever was writing it could not finish. What cannot be read
+/// for any other reason is not taken for that.
+fn is_not_whole(error: &Error) -> bool {
+    error.kind() != ErrorKind::Io || error.io_kind() == Some(io::ErrorKind::NotFound)
 }
 
 fn names(store: &Store) -> Result<Vec<Vec<u8>>> {
@@ -425,9 +432,11 @@ fn carry_over(
     };
     for name in found {
         let name = name_from_disk(&name);
-        let Ok(Some(value)) = source.read(name) else {
-            // Not whole: whoever was writing it could not finish.
-            continue;
+        let value = match source.read(name) {
+            Ok(None) => continue,
+            Err(error) if is_not_whole(&error) => continue,
+            Ok(Some(value)) => value,
+            Err(error) => return Err(error),
         };
         match target.read(name)? {
             None => {

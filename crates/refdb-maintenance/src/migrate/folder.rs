@@ -335,8 +335,10 @@ pub(super) fn free_kept(system: &dyn System, base: &Path) -> Result<PathBuf> {
 /// Returns whether a folder may hold what the refs do not: old stores that are said to, or something that no migration
 /// has made.
 fn is_needed(system: &dyn System, kept: &Path) -> bool {
-    if !matches!(is_folder(system, kept), Ok(true)) {
-        return false;
+    match is_folder(system, kept) {
+        Ok(true) => {}
+        Ok(false) => return false,
+        Err(_) => return true,
     }
     match read_journal(system, kept) {
         Ok(Some(journal)) => journal.has_more,

@@ -13,7 +13,7 @@ use refdb::system::FileKind;
 use refdb::{Error, ObjectId, Result, Target};
 
 use super::head::Entry;
-use super::{NAMELESS, Plan, Step};
+use super::{NAMELESS, Plan, Step, content};
 use crate::verify::{Damage, Repair, condition, is_of_one, no_file};
 
 /// Refs with their values.
@@ -34,6 +34,12 @@ struct Loose {
     before: Option<Target>,
     after: Option<Target>,
     from_log: bool,
+}
+
+/// Returns whether a failure says that no path leads there.
+fn is_nowhere(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidFilename, NotADirectory};
+    matches!(error.kind(), InvalidFilename | NotADirectory)
 }
 
 impl Plan<'_> {
@@ -180,10 +186,12 @@ impl Plan<'_> {
     /// Returns what a reflog says, oldest entry first.
     fn log_entries(&self, dir: &Path, name: &[u8]) -> Result<Vec<Entry>> {
         let path = dir.join("logs").join(bytes_to_path(name));
-        let content = match self.content(&path) {
+        let content = match content(self.repository.system().as_ref(), &path) {
             Ok(content) => content.unwrap_or_default(),
-            // A directory, or below a file: no reflog.
-            Err(_) => return Ok(Vec::new()),
+            // Below a file, or where no path leads, there is no reflog. One that cannot be read is not taken for none:
+            // what only it says would be lost.
+            Err(error) if is_nowhere(&error) => return Ok(Vec::new()),
+            Err(error) => return Err(Error::io("unable to read", &path, error)),
         };
         let format = self.repository.object_format();
         let lines = content.lines().filter_map(|line| {
@@ -199,8 +207,7 @@ impl Plan<'_> {
 
     /// Returns what the `HEAD` of a directory was, by its reflog.
     fn head(&mut self, dir: &Path) -> Result<Option<Target>> {
-        let base = self.repository.refs_dir();
-        let base = base.unwrap_or(self.repository.common_dir()).to_owned();
+        let base = self.repository.refs_base();
         let packed = self.content(&base.join("packed-refs"))?;
         let packed = packed.unwrap_or_default();
         let packed = self.good_lines(&packed);

@@ -131,7 +131,7 @@ impl<'r> LocalChanges<'r> {
                 Err(error) if error.kind() == ErrorKind::Corrupt && troubles < 2 => {
                     troubles += 1;
                     self.reopen()?;
-                    match (troubles, self.is_damaged()) {
+                    match (troubles, self.is_damaged()?) {
                         // Somebody put something else there.
                         (1, false) => {}
                         (_, true) => self.begin_anew()?,
@@ -246,8 +246,7 @@ impl<'r> LocalChanges<'r> {
 
     /// Returns where refs are below: those of all worktrees, and those of this one alone.
     fn bases(&self) -> Vec<PathBuf> {
-        let common = self.repository().refs_dir();
-        let common = common.unwrap_or(self.repository().common_dir()).to_owned();
+        let common = self.repository().refs_base().to_owned();
         let own = own_dir(self.repository());
         match own == common {
             true => vec![common],
@@ -502,7 +501,10 @@ impl<'r> LocalChanges<'r> {
     }
 
     /// Returns whether what was told is damaged, and not the refs.
-    fn is_damaged(&self) -> bool {
+    ///
+    /// # Errors
+    /// Those of the system: they say nothing of either.
+    fn is_damaged(&self) -> Result<bool> {
         let check = || -> Result<bool> {
             let known = self.register.current(Freshness::Fresh)?;
             if known.head.object_format != self.repository().object_format() {
@@ -515,7 +517,10 @@ impl<'r> LocalChanges<'r> {
             while refs.advance().map_err(damaged(&self.register))? {}
             Ok(self.id(&tables, known.head.index)?.is_none())
         };
-        check().unwrap_or(true)
+        match check() {
+            Err(error) if error.kind() != ErrorKind::Corrupt => Err(error),
+            found => Ok(found.unwrap_or(true)),
+        }
     }
 
     /// Begins anew, in place of what is there.

@@ -162,8 +162,8 @@ impl Seat {
             has_packed: true,
         };
         let refs = common.join("refs");
-        match system.lstat(&refs) {
-            Ok(stat) if stat.kind == FileKind::Symlink => {}
+        match system.find(&refs)? {
+            Some(stat) if stat.kind == FileKind::Symlink => {}
             _ => return Ok(own()),
         }
         let real = real_path(system, &refs)?;

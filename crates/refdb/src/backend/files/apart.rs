@@ -62,9 +62,10 @@ impl FilesSession {
     /// Makes sure that nobody else has anything below the name of a ref to come, which is locked.
     ///
     /// # Errors
-    /// `Locked` if somebody has.
+    /// `Locked` if somebody has; those of the system.
     pub(super) fn check_below(&self, held: &Held) -> Result<()> {
-        let is_there = self.files.system.lstat(&held.path).is_ok();
+        let found = self.files.system.find(&held.path);
+        let is_there = found.or_io("unable to look at", &held.path)?.is_some();
         if !is_there || self.only_own_locks(&held.path) {
             return Ok(());
         }
@@ -258,8 +259,10 @@ fn bar_file(files: &Files, held: &mut Held) -> bool {
 
 /// Returns whether no directory is in the place of a ref.
 fn is_clear(files: &Files, held: &Held) -> bool {
-    let stat = files.system.lstat(&held.path);
-    stat.map_or(true, |stat| stat.kind != FileKind::Directory) || files.clear_way(&held.path)
+    match files.system.find(&held.path) {
+        Ok(Some(stat)) if stat.kind == FileKind::Directory => files.clear_way(&held.path),
+        found => found.is_ok(),
+    }
 }
 
 /// Says that something is in the place of a name that is locked.

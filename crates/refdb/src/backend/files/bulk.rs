@@ -220,7 +220,8 @@ pub(super) fn replace_logs(files: &Files, logs: &[NewLog]) -> Result<()> {
     let base = files.layout.common_dir();
     for log in logs {
         let path = join(base, "logs/", log.name.as_name())?;
-        if log.only_new && files.system.lstat(&path).is_ok() {
+        let found = log::if_there(files.system.lstat(&path)).or_io("unable to look at", &path)?;
+        if log.only_new && found.is_some() {
             continue;
         }
         log::if_there(files.system.remove_file(&path)).or_io("unable to remove", &path)?;

@@ -416,16 +416,20 @@ impl Tables for LocalTables {
     }
 
     fn clean(&self, _hold: &mut dyn Hold, listed: &[String], max_update_index: u64) -> Result<()> {
-        let mut names = self.entries()?;
+        let names = self.entries()?;
         let is_claim = |name: &String| name.strip_suffix(".lock").is_some_and(is_table_name);
         // The claims of processes that have ended are nobody's.
         for claim in names.iter().filter(|name| is_claim(name)) {
             let path = self.path_of(claim);
             take_over(&self.home, &path).or_io("cannot remove", &path)?;
         }
-        names.retain(|name| !is_claim(name) || self.system.lstat(&self.path_of(name)).is_ok());
         // Tables are begun under the right to publish, which this caller holds, or under claims.
-        let nobody_writes = !names.iter().any(is_claim);
+        let mut nobody_writes = true;
+        for claim in names.iter().filter(|name| is_claim(name)) {
+            let path = self.path_of(claim);
+            let found = self.system.find(&path).or_io("cannot look at", &path)?;
+            nobody_writes &= found.is_none();
+        }
         for name in names.into_iter().filter(|name| !listed.contains(name)) {
             // What cannot be removed stays, and is in nobody's way.
             if nobody_writes && is_unfinished(&name) || is_new_value(&name, "tables.list") {
