@@ -132,6 +132,9 @@ pub struct Migration<'a> {
 impl Migration<'static> {
     /// Begins a migration of a repository and its worktrees.
     pub fn of(repository: &Repository) -> Self {
+        // Which objects are replaced is asked of the refs, which nobody finds where they were once they are switched. What
+        // fails here is asked, and told, again.
+        let _ = repository.odb().has_replacements();
         let migration = Migration::new(
             Arc::clone(repository.system()),
             repository.common_dir(),
@@ -410,7 +413,8 @@ impl<'a> Migration<'a> {
         Locked::write(&later, folder, places, &frozen, self.from)?;
         self.options.interrupt.check()?;
         made.check(context)?;
-        switch::switch(context, folder, places, &copied.stores(), config, to)?;
+        let stores = copied.stores();
+        switch::switch(context, folder, places, &stores, &frozen, config, to)?;
         let mut report = copied.report();
         report.warnings.extend(unlisted.map(Message::from));
         let warnings = &mut report.warnings;

@@ -2,6 +2,7 @@
 //!
 //! Every step can be done again: a process that died in the middle is finished by the next migration.
 
+use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -82,7 +83,7 @@ pub(super) fn finish(
                     }
                 }
                 (RefFormat::Reftable, Some(locked)) => {
-                    sweep(context, place, &old, locked, &mut warnings)?;
+                    is_unknown |= !sweep(context, place, &old, locked, &mut warnings)?;
                 }
                 (RefFormat::Reftable, None) => {}
             }
@@ -340,14 +341,16 @@ fn remove_barriers(context: &Context, place: &Place) -> Result<()> {
 }
 
 /// Carries over refs that others made in the last moment before the old store was put away: new names
-/// in directories that had refs already. All other names were locked.
+/// in directories that had refs already. All other names were locked; returns whether they are still, with what they
+/// lock: whoever takes a lock away may have written that ref since it was copied.
 fn sweep(
     context: &Context,
     place: &Place,
     old: &Path,
     locked: &Locked,
     warnings: &mut Vec<Message>,
-) -> Result<()> {
+) -> Result<bool> {
+    let mut all_locked = true;
     for number in 0.. {
         let old = again(old, number);
         if !folder::exists(context.system.as_ref(), &old)? {
@@ -356,9 +359,9 @@ fn sweep(
         // What was made anew was not locked, whatever its name is.
         let locked = Some(locked).filter(|_| number == 0);
         let is_new = |name: &[u8]| locked.is_none_or(|locked| !locked.has(place, name));
-        sweep_one(context, place, &old, &is_new, warnings)?;
+        all_locked &= sweep_one(context, place, &old, &is_new, warnings)?;
     }
-    Ok(())
+    Ok(all_locked)
 }
 
 fn sweep_one(
@@ -367,17 +370,18 @@ fn sweep_one(
     old: &Path,
     is_new: &dyn Fn(&[u8]) -> bool,
     warnings: &mut Vec<Message>,
-) -> Result<()> {
+) -> Result<bool> {
     let mut found = Vec::new();
-    new_names(context, &old.join("refs"), b"refs", is_new, &mut found)?;
+    let all_locked = new_names(context, &old.join("refs"), b"refs", is_new, &mut found)?;
     if found.is_empty() {
-        return Ok(());
+        return Ok(all_locked);
     }
     // Directories are listed in any order; logs are replaced in that of their names.
     found.sort();
     let source = context.store(old, RefFormat::Files)?;
     let target = context.store(&place.dir, RefFormat::Reftable)?;
-    carry_over(&source, &target, found, warnings)
+    carry_over(&source, &target, found, warnings)?;
+    Ok(all_locked)
 }
 
 /// As [`sweep`], for stacks that others made in the last moment where the old one had been. One that
@@ -472,24 +476,32 @@ fn carry_over(
     Ok(())
 }
 
-/// Finds loose refs that are new.
+/// Finds loose refs that are new. Returns whether every other one has its lock beside it.
 fn new_names(
     context: &Context,
     dir: &Path,
     name: &[u8],
     is_new: &dyn Fn(&[u8]) -> bool,
     found: &mut Vec<Vec<u8>>,
-) -> Result<()> {
-    for entry in folder::list(context.system.as_ref(), dir)? {
+) -> Result<bool> {
+    let entries = folder::list(context.system.as_ref(), dir)?;
+    let locks: HashSet<&[u8]> = (entries.iter())
+        .filter_map(|entry| entry.name.strip_suffix(b".lock"))
+        .collect();
+    let mut all_locked = true;
+    for entry in &entries {
         let full = [name, b"/", &entry.name].concat();
         match Entry::of_name(&entry.name) {
             _ if entry.kind == FileKind::Directory => {
                 let path = dir.join(bytes_to_path(&entry.name));
-                new_names(context, &path, &full, is_new, found)?;
+                all_locked &= new_names(context, &path, &full, is_new, found)?;
             }
-            Entry::Ref if entry.kind == FileKind::File && is_new(&full) => found.push(full),
+            Entry::Ref if entry.kind == FileKind::File => match is_new(&full) {
+                true => found.push(full),
+                false => all_locked &= locks.contains(entry.name.as_slice()),
+            },
             _ => {}
         }
     }
-    Ok(())
+    Ok(all_locked)
 }

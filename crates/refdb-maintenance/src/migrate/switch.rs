@@ -318,6 +318,7 @@ pub(super) fn switch(
     folder: &Folder,
     places: &[Place],
     copies: &[PathBuf],
+    frozen: &[Box<dyn Frozen>],
     config: NewConfig,
     to: RefFormat,
 ) -> Result<()> {
@@ -340,6 +341,8 @@ pub(super) fn switch(
     context.sync_file_system(&context.base)?;
     // Syncing can take long, and nothing keeps anybody from adding a worktree meanwhile.
     place::check(context.system.as_ref(), &context.base, places)?;
+    // Nor from removing locks; what was written then is not in the copies.
+    frozen.iter().try_for_each(|frozen| frozen.check())?;
     config.publish(lock)
 }
 

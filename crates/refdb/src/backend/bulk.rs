@@ -105,6 +105,12 @@ pub trait Frozen {
     /// Returns the names of which none can have been written since; of a store that is held as a whole, none.
     fn names(&self) -> Vec<&[u8]>;
 
+    /// Makes sure that everybody is still kept out.
+    ///
+    /// # Errors
+    /// `Locked` if somebody took a lock away: others may have written since. `Io`.
+    fn check(&self) -> Result<()>;
+
     /// Keeps the locks, but leaves alone what else is in the place: it belongs to another store now.
     fn leave(&mut self);
 
@@ -132,6 +138,14 @@ impl Locks {
             },
             taken: Vec::new(),
         }
+    }
+
+    /// Makes sure that every lock still has its name.
+    ///
+    /// # Errors
+    /// As for [`Frozen::check`].
+    pub(crate) fn check(&self) -> Result<()> {
+        self.taken.iter().try_for_each(LockFile::check)
     }
 
     /// Waits until the barrier of a transaction at `path` is gone.

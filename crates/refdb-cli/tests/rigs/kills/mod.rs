@@ -16,6 +16,7 @@ mod drawn;
 mod given_up;
 mod migration;
 mod repair;
+mod unlocked;
 mod worktrees;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

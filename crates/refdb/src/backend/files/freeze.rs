@@ -260,6 +260,19 @@ impl Frozen for FrozenFiles {
         self.names.iter().map(Vec::as_slice).collect()
     }
 
+    fn check(&self) -> Result<()> {
+        self.locks.check()?;
+        let system = self.files.system.as_ref();
+        match (self.barriers.iter()).find(|barrier| !is_frozen(system, &barrier.path)) {
+            None => Ok(()),
+            Some(barrier) => {
+                let path = barrier.path.display();
+                let text = format!("'{path}', which kept other writers out, was removed");
+                Err(Error::new(ErrorKind::Locked, text))
+            }
+        }
+    }
+
     fn leave(&mut self) {
         self.left = true;
     }

@@ -162,11 +162,15 @@ impl ReftableBackend {
 }
 
 /// A stack whose list is locked.
-struct FrozenStack(#[expect(dead_code, reason = "held until it is dropped")] Locks);
+struct FrozenStack(Locks);
 
 impl Frozen for FrozenStack {
     fn names(&self) -> Vec<&[u8]> {
         Vec::new()
+    }
+
+    fn check(&self) -> Result<()> {
+        self.0.check()
     }
 
     fn leave(&mut self) {}
