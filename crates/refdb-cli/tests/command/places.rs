@@ -533,6 +533,20 @@ fn no_reflogs_are_looked_for_behind_a_link() {
     }
 }
 
+/// A folder of refs may be a link, and what lies behind it somebody else's.
+#[test]
+fn packing_takes_no_lock_away_behind_a_link() {
+    let repo = repository(Format::FILES_SHA1);
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    let file = elsewhere.path().join("notes~1122334455667788.lock");
+    fs::write(&file, "mine\n").expect("a file");
+    symlink(elsewhere.path(), repo.git_dir().join("refs/link")).expect("a link");
+    for args in [&["pack-refs", "--no-prune"][..], &["pack-refs", "--all"]] {
+        refdb(repo.path(), args).ok();
+        assert!(file.exists(), "{args:?}");
+    }
+}
+
 /// What has its name is left behind by somebody else, or was made by an attacker.
 #[test]
 fn a_lock_removes_no_link_that_is_there_as_its_pid_file() {

@@ -432,6 +432,8 @@ impl Walk<'_> {
         for entry in &mut entries {
             let mut is_link = false;
             match Entry::of(self.files.system.as_ref(), &path, entry) {
+                // What lies behind a link is nobody's that this repository knows.
+                Entry::Lock | Entry::Barrier | Entry::NewValue if self.inside > 0 => {}
                 Entry::Lock | Entry::Barrier | Entry::NewValue => {
                     self.locks.push(path.join(bytes_to_path(&entry.name)));
                 }
