@@ -392,3 +392,16 @@ fn objects_that_are_very_large_together_are_told() {
     );
     assert_eq!(few.stdout.lines().count(), 2, "{few:?}");
 }
+
+for_every_format! {
+    fn an_alternate_with_a_nul_in_its_name_is_passed_over(format) {
+        let repo = Repo::init(format);
+        let commit = &repo.objects().commits[0];
+        repo.update_refs(format!("create refs/heads/x {commit}\n"));
+        fs::write(repo.git_dir().join("objects/info/alternates"), "\0\nb\0c\n").expect("room");
+        let list = ["for-each-ref", "--format=%(refname) %(objecttype)"];
+        let by_git = repo.git(list).run().ok();
+        let ours = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path()).args(list).run().ok();
+        assert_eq!(ours.as_bstr(), by_git.as_bstr());
+    }
+}

@@ -87,6 +87,11 @@ fn search<'s>(system: &'s dyn System, dirs: &[PathBuf]) -> Result<Search<'s>> {
     Ok(search)
 }
 
+fn names_nothing(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidFilename, InvalidInput};
+    matches!(error.kind(), InvalidFilename | InvalidInput)
+}
+
 impl Search<'_> {
     fn note_absent(&mut self, dir: &Path) {
         if self.absent.len() < ABSENT_MAX {
@@ -99,8 +104,8 @@ impl Search<'_> {
     fn enter(&mut self, dir: &Path) -> Result<bool> {
         let stat = match self.system.stat(dir) {
             Ok(stat) => stat,
-            // What is longer than any path can be names nothing.
-            Err(error) if is_absent(&error) || error.kind() == io::ErrorKind::InvalidFilename => {
+            // What is longer than any path can be names nothing, nor does what has a NUL in it.
+            Err(error) if is_absent(&error) || names_nothing(&error) => {
                 self.note_absent(dir);
                 return Ok(false);
             }
