@@ -272,7 +272,8 @@ impl Committer {
             push,
             fates: None,
         }];
-        self.collect(&mut members);
+        // Those who are not found lead in their turn, or are found by the next one.
+        let _ = self.collect(&mut members);
         if members.len() > 1 {
             self.commit_together(&mut members);
         }
@@ -295,9 +296,10 @@ impl Committer {
         fates
     }
 
-    /// Adds what others left, and takes away what the dead did.
-    fn collect(&self, members: &mut Vec<Member>) {
-        let entries = self.system.read_dir(&self.dir).unwrap_or_default();
+    /// Adds what others left, as many as are committed together, and takes away what the dead did.
+    fn collect(&self, members: &mut Vec<Member>) -> Result<()> {
+        let entries = self.system.read_dir(&self.dir);
+        let entries = entries.map_err(|error| Error::io("cannot read", &self.dir, error))?;
         let names = entries
             .iter()
             .filter_map(|entry| std::str::from_utf8(&entry.name).ok());
@@ -334,6 +336,7 @@ impl Committer {
                 _ => {}
             }
         }
+        Ok(())
     }
 
     /// Commits all members that can be committed together. Those that cannot have no fates afterwards: they
@@ -442,14 +445,18 @@ impl Committer {
 
     /// Tells all who wait that what they want has failed.
     fn tell_all(&self, error: &Error) -> Result<()> {
-        let mut members = Vec::new();
-        self.collect(&mut members);
-        for member in members {
-            let fates = Pending::all_failed(&member.push, error);
-            let name = member.name.as_deref().unwrap_or_default();
-            self.tell(name, &Answer::Fates(fates))?;
+        loop {
+            let mut members = Vec::new();
+            self.collect(&mut members)?;
+            if members.is_empty() {
+                return Ok(());
+            }
+            for member in members {
+                let fates = Pending::all_failed(&member.push, error);
+                let name = member.name.as_deref().unwrap_or_default();
+                self.tell(name, &Answer::Fates(fates))?;
+            }
         }
-        Ok(())
     }
 
     /// Returns whether a head took its place, which it cannot do any more if it has not; `None` if that cannot
@@ -482,10 +489,11 @@ impl Committer {
 
     /// Answers somebody, unless nobody waits any more.
     fn tell(&self, name: &str, answer: &Answer) -> Result<()> {
-        if self
-            .system
-            .lstat(&self.path(&format!("{name}.request")))
-            .is_err()
+        let request = self.path(&format!("{name}.request"));
+        let found = self.system.find(&request);
+        if found
+            .map_err(|error| Error::io("cannot look at", &request, error))?
+            .is_none()
         {
             return Ok(());
         }
@@ -669,7 +677,7 @@ mod tests {
         let (waits, dies, comes) = (scene.process(), scene.process(), scene.process());
         let left = waits.leave(&push("refs/heads/waits", b'1')).unwrap();
         let mut members = Vec::new();
-        dies.collect(&mut members);
+        dies.collect(&mut members).unwrap();
         assert_eq!(members.len(), 1);
         dies.try_together(&mut members).unwrap();
         assert!(members[0].fates.is_some());
@@ -741,6 +749,53 @@ mod tests {
             assert_eq!(scene.value("refs/heads/waits"), None);
             assert!(scene.is_tidy());
         }
+    }
+
+    /// The claim names some of them, and which is not known: nobody is committed by the next one before all are told.
+    #[test]
+    fn a_claim_that_is_damaged_is_told_to_all_that_wait() {
+        const WAITING: usize = MEMBERS_MAX + 40;
+        let scene = Scene::new();
+        let waits = scene.process();
+        let leave = |at| {
+            waits
+                .leave(&push(&format!("refs/heads/{at}"), b'1'))
+                .unwrap()
+        };
+        let left: Vec<Left> = (0..WAITING).map(leave).collect();
+        std::fs::write(waits.claims.path(), "").unwrap();
+        let before = scene.generation();
+        let fates = scene
+            .process()
+            .commit(push("refs/heads/comes", b'3'), &mut || ());
+        assert_eq!(fates, [Fate::Done]);
+        assert_eq!(scene.generation(), before + 1);
+        for left in &left {
+            let Some(Answer::Fates(fates)) = waits.answer(left) else {
+                panic!("nobody answers");
+            };
+            assert!(
+                matches!(fates.as_slice(), [Fate::Refused { reason, .. }] if reason.contains("not known"))
+            );
+        }
+        for at in 0..WAITING {
+            assert_eq!(scene.value(&format!("refs/heads/{at}")), None);
+        }
+        assert!(scene.is_tidy());
+    }
+
+    /// Whoever cannot look does not know that nobody waits, and the claim stays.
+    #[test]
+    fn a_failure_to_look_is_not_taken_for_nobody() {
+        let scene = Scene::new();
+        let process = scene.process();
+        assert!(process.tell("0", &Answer::Alone).is_ok());
+        assert!(process.tell(&"x".repeat(5000), &Answer::Alone).is_err());
+        let error = Error::new(ErrorKind::Unknown, "damaged");
+        assert!(process.tell_all(&error).is_ok());
+        let folder = scene.temp.path().join(FOLDER);
+        std::fs::remove_dir(&folder).unwrap();
+        assert!(process.tell_all(&error).is_err());
     }
 
     #[test]
