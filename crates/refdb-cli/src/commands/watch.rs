@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use refdb::{Error, ErrorKind, Target};
-use refdb_maintenance::shared::{Changes, LocalChanges, Moment, changes};
+use refdb_maintenance::shared::{Changed, Changes, LocalChanges, Moment, changes};
 use serde_json::json;
 
 use crate::context::Context;
@@ -104,30 +104,9 @@ fn put(out: &mut Output, found: &Changes, json: bool) -> Result<()> {
         })?;
     }
     for changed in &found.changes {
-        let value = match &changed.target {
-            None => "deleted".to_owned(),
-            Some(Target::Direct(oid)) => oid.to_string(),
-            Some(Target::Symbolic(target)) => format!("ref:{target}"),
-        };
-        let (index, name) = (changed.index, &changed.name);
         out.put(match json {
-            true => format!(
-                "{}\n",
-                json!({
-                    "event": "ref",
-                    "index": index,
-                    "name": name.to_string(),
-                    "value": changed.target.as_ref().map(|_| value),
-                })
-            )
-            .into_bytes(),
-            // A name as it is, which need not be text.
-            false => [
-                format!("{index} {value} ").as_bytes(),
-                name.as_bytes(),
-                b"\n",
-            ]
-            .concat(),
+            true => format!("{}\n", as_json(changed)).into_bytes(),
+            false => as_line(changed),
         })?;
     }
     out.put(match json {
@@ -137,4 +116,34 @@ fn put(out: &mut Output, found: &Changes, json: bool) -> Result<()> {
         ),
         false => format!("until {}\n", found.until),
     })
+}
+
+fn as_json(changed: &Changed) -> serde_json::Value {
+    let value = changed.target.as_ref().map(|target| match target {
+        Target::Direct(oid) => oid.to_string(),
+        Target::Symbolic(target) => format!("ref:{target}"),
+    });
+    json!({
+        "event": "ref",
+        "index": changed.index,
+        "name": changed.name.to_string(),
+        "value": value,
+    })
+}
+
+/// Names are printed as they are, which need not be text.
+fn as_line(changed: &Changed) -> Vec<u8> {
+    let mut line = format!("{} ", changed.index).into_bytes();
+    match &changed.target {
+        None => line.extend_from_slice(b"deleted"),
+        Some(Target::Direct(oid)) => oid.push_hex(&mut line),
+        Some(Target::Symbolic(target)) => {
+            line.extend_from_slice(b"ref:");
+            line.extend_from_slice(target.as_bytes());
+        }
+    }
+    line.push(b' ');
+    line.extend_from_slice(changed.name.as_bytes());
+    line.push(b'\n');
+    line
 }

@@ -182,6 +182,11 @@ for_every_format! {
         oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path()).args(args).run().ok();
         let told = refdb(&repo, &["watch"]).stdout;
         assert!(told.split(|&byte| byte == b'\n').any(|line| line.ends_with(name.as_bytes())), "{told:?}");
+        // What a symref leads to as well.
+        repo.git(["symbolic-ref".as_ref(), OsStr::new("refs/heads/s"), name]).run().ok();
+        let told = refdb(&repo, &["watch"]).stdout;
+        let line = [b" ref:", name.as_bytes(), b" refs/heads/s"].concat();
+        assert!(told.split(|&byte| byte == b'\n').any(|it| it.ends_with(&line)), "{told:?}");
     }
 
     fn changes_are_told_in_their_order_by_tables(format) {
