@@ -35,7 +35,7 @@ pub use serve::{install_hook, uninstall_hook};
 
 use refdb::internals::{Bulk, BulkOptions, NewValue, maintained};
 use refdb::objects::Objects;
-use refdb::shared::head::{Head, TableEntry, checksum};
+use refdb::shared::head::{Head, TableEntry};
 use refdb::shared::{Freshness, Read, Register, Shared, Version};
 use refdb::{
     Edit, Error, ErrorKind, Expected, ObjectFormat, RefName, RefRecord, Result, Store, TargetRef,
@@ -211,12 +211,11 @@ pub fn verify(register: &Register, progress: &Watch<'_>) -> Result<Vec<String>> 
     for (at, entry) in head.tables.iter().enumerate() {
         told(progress, "Checking tables", at, Some(head.tables.len()));
         let object = format!("tables/{}", entry.key);
-        let Some(content) = register.shared().get(&object, None)? else {
+        let Some(content) = register.shared().get(&object, Some(entry.range()))? else {
             problems.push(format!("{object}: the table is missing"));
             continue;
         };
-        let is_whole = content.len() as u64 == entry.len && checksum(&content) == entry.checksum;
-        if !is_whole {
+        if !entry.is_of(&content) {
             problems.push(format!("{object}: it is not the table that the head names"));
         }
         check_table(

@@ -4,6 +4,7 @@
 //! Numbers are little-endian; a text is its length in two bytes and its bytes. The last eight bytes are a
 //! CRC-64 of all before: it is there for accidents. Who may write to the place can write anything.
 
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use crc::{CRC_64_XZ, Crc, Table};
@@ -96,6 +97,26 @@ pub struct TableEntry {
     pub len: u64,
     /// Its checksum.
     pub checksum: u64,
+}
+
+impl TableEntry {
+    /// Returns whether this is the content of the table: it has its length and its checksum.
+    ///
+    /// ```
+    /// use refdb::shared::head::{TableEntry, checksum};
+    /// let key = "0x000000000001-0x000000000001-70a0facc70a0facc.ref".parse().unwrap();
+    /// let entry = TableEntry { key, len: 3, checksum: checksum(b"abc") };
+    /// assert!(entry.is_of(b"abc") && !entry.is_of(b"abd"));
+    /// ```
+    pub fn is_of(&self, content: &[u8]) -> bool {
+        content.len() as u64 == self.len && checksum(content) == self.checksum
+    }
+
+    /// Returns what to ask for in order to have all of it: one byte more than there is, which would show that it
+    /// has grown, and no more, whatever has its place.
+    pub fn range(&self) -> Range<u64> {
+        0..self.len.saturating_add(1)
+    }
 }
 
 /// A table that no head names any more.

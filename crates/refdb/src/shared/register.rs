@@ -414,13 +414,11 @@ impl Register {
         {
             return Ok(Some(found));
         }
-        // One byte more is asked for than there is, which would show that it has grown.
-        let whole = 0..entry.len.saturating_add(1);
-        let Some(content) = self.shared.get(&table_object(&name), Some(whole))? else {
+        let whole = Some(entry.range());
+        let Some(content) = self.shared.get(&table_object(&name), whole)? else {
             return Ok(None);
         };
-        let is_whole = content.len() as u64 == entry.len;
-        if !is_whole || super::head::checksum(&content) != entry.checksum {
+        if !entry.is_of(&content) {
             let place = format!("{}/{}", self.name(), table_object(&name));
             let what =
                 "the table is not the one that the head names: its length or checksum is another";

@@ -46,9 +46,7 @@ impl StorePlan<'_> {
         for entry in self.base.tables.clone() {
             let name = format!("tables/{}", entry.key);
             let content = self.place.get(&name, None)?;
-            let is_it = |content: &Bytes| {
-                content.len() as u64 == entry.len && checksum(content) == entry.checksum
-            };
+            let is_it = |content: &Bytes| entry.is_of(content);
             if let Some(table) = content.clone().filter(is_it).and_then(whole) {
                 members.push(Member {
                     entry: Some(entry),
