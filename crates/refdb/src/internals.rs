@@ -21,7 +21,8 @@ pub use crate::backend::files::{
 pub use crate::backend::maintained::Maintained;
 pub use crate::backend::migration::{MIGRATION, MIGRATION_JOURNAL, first_line};
 pub use crate::backend::reftable::{
-    LIST_LEN_MAX, is_table_name, is_unfinished, may_be_listed, short_random, what_is_lost,
+    LIST_LEN_MAX, is_table_name, is_unfinished, may_be_listed, new_table_name, short_random,
+    what_is_lost,
 };
 pub use crate::commit::entries::{FREEZE, is_frozen};
 pub use crate::commit::owner::is_left;

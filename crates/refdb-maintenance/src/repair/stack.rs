@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bstr::ByteSlice;
-use refdb::internals::{LIST_LEN_MAX, may_be_listed, name_from_disk};
+use refdb::internals::{LIST_LEN_MAX, may_be_listed, name_from_disk, new_table_name};
 use refdb::layout::HEAD_OF_TABLES;
 use refdb::name::{FormatOptions, is_well_formed};
 use refdb::objects::Peeled;
@@ -323,8 +323,7 @@ impl Plan<'_> {
         let table = Table::open(bytes.clone());
         let table = table.map_err(|error| Error::corrupt(Path::new("the new table"), error))?;
         let (min, max) = (table.min_update_index(), table.max_update_index());
-        let random = self.repository.system().random() >> 32;
-        let name = format!("0x{min:012x}-0x{max:012x}-{random:08x}.ref");
+        let name = new_table_name(self.repository.system().as_ref(), min, max);
         stack.members.push(Member {
             table: Arc::new(table.labelled(&name)),
             name,

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use bstr::ByteSlice;
 use refdb::internals::{
-    Holder, Home, LockFile, LockOptions, is_absent, is_table_name, may_be_listed,
+    Holder, Home, LockFile, LockOptions, is_absent, is_table_name, may_be_listed, new_table_name,
 };
 use refdb::shared::head::checksum;
 use refdb::shared::{Freshness, Known, Register};
@@ -465,8 +465,7 @@ impl Follower {
         let table = Table::open(content.clone());
         let table = table.map_err(|error| Error::corrupt_store(&place, error))?;
         let (min, max) = (table.min_update_index(), table.max_update_index());
-        let random = self.system.random() & 0xffff_ffff;
-        let name = format!("0x{min:012x}-0x{max:012x}-{random:08x}.ref");
+        let name = new_table_name(self.system.as_ref(), min, max);
         let path = self.temporary();
         self.write_new(&path, content)?;
         staged.push((path, name.clone()));

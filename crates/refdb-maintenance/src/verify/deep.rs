@@ -414,13 +414,6 @@ impl Deep<'_> {
     }
 }
 
-/// Returns whether something went after it was listed: itself, or a directory above it, which may be a
-/// file by now.
-fn is_gone(error: &io::Error) -> bool {
-    use io::ErrorKind::{NotADirectory, NotFound};
-    matches!(error.kind(), NotFound | NotADirectory)
-}
-
 /// Returns what has the place of a file and is none, as reading finds it behind links: a pipe or a device would
 /// have to be waited for.
 pub(crate) fn no_file(system: &dyn System, path: &Path) -> Option<FileKind> {

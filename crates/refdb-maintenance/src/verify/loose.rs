@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use bstr::ByteSlice;
 use refdb::error::{Message, Role, io_text};
-use refdb::internals::{Entry, Tree, bytes_to_path, is_space};
+use refdb::internals::{Entry, Tree, bytes_to_path, is_absent, is_space};
 use refdb::name::{FormatOptions, is_root_ref, is_well_formed};
 use refdb::system::{FileKind, System};
 use refdb::{Error, ErrorKind, ObjectFormat, ObjectId, Result};
@@ -103,7 +103,7 @@ impl Check<'_, '_> {
             return Some(read);
         }
         match self.system.lstat(path) {
-            Err(error) if is_of_one(&error) && !is_gone(&error) => {
+            Err(error) if is_of_one(&error) && !is_absent(&error) => {
                 let what = format!("failed to stat '{}'", path.display());
                 let (report, severity) = (&mut *self.report, Severity::Warning);
                 report.unread(severity, path, &what, &error);
@@ -157,7 +157,7 @@ impl Check<'_, '_> {
             FileKind::Symlink => self.link(name, path)?,
             FileKind::File => match read {
                 Ok(content) => self.content(name, &content),
-                Err(error) if is_gone(&error) => false,
+                Err(error) if is_absent(&error) => false,
                 Err(error) if is_of_one(&error) => {
                     let what = format!("cannot read ref file '{}'", path.display());
                     self.report.unread(Severity::Error, path, &what, &error);
@@ -180,7 +180,7 @@ impl Check<'_, '_> {
         let bad = self.report.find(name, id, text);
         let text = match self.system.read_link(path) {
             Ok(text) => text,
-            Err(error) if is_gone(&error) => return Ok(bad),
+            Err(error) if is_absent(&error) => return Ok(bad),
             Err(error) => return Err(Error::io("cannot read symbolic link", path, error)),
         };
         let parent = path.parent().unwrap_or(Path::new("."));
@@ -279,14 +279,6 @@ impl Check<'_, '_> {
         let bare = name.strip_prefix(self.prefix.as_slice()).unwrap_or(name);
         referent(self.report, name, bare, target)
     }
-}
-
-/// Returns whether something went after it was listed, or its directory, which may be a file by now.
-fn is_gone(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-    )
 }
 
 /// Checks the name that the symref `name` points to.

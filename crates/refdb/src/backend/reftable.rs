@@ -30,7 +30,7 @@ use reftable::{RefRecord, RefValue};
 
 use self::cursor::StackCursor;
 pub use self::fresh::what_is_lost;
-pub use self::names::{is_table_name, is_unfinished, may_be_listed, short_random};
+pub use self::names::{is_table_name, is_unfinished, may_be_listed, new_table_name, short_random};
 use self::session::ReftableSession;
 use self::shared::SharedTables;
 use self::stack::{Added, Snapshot, Stack};

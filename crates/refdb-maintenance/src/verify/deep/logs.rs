@@ -4,11 +4,11 @@ use std::path::Path;
 
 use bstr::ByteSlice;
 use refdb::Result;
-use refdb::internals::{LOG_LINE_MAX, Leaf, Tree, parse_log_line};
+use refdb::internals::{LOG_LINE_MAX, Leaf, Tree, is_absent, parse_log_line};
 use refdb::name::{FormatOptions, is_well_formed};
 use refdb::system::FileKind;
 
-use super::{BadLines, Deep, Repair, is_gone, no_file};
+use super::{BadLines, Deep, Repair, no_file};
 
 impl Deep<'_> {
     /// Checks every reflog of a directory.
@@ -16,7 +16,7 @@ impl Deep<'_> {
         let mut tree = Tree::new(self.system, &dir.join("logs"), b"");
         while let Some(leaf) = tree.next() {
             let leaf = match leaf {
-                Err((_, error)) if is_gone(&error) => continue,
+                Err((_, error)) if is_absent(&error) => continue,
                 Err((dir, error)) => {
                     self.told_unless_read::<Leaf>(&dir, Err(error))?;
                     continue;
@@ -50,7 +50,7 @@ impl Deep<'_> {
 
     fn log(&mut self, path: &Path) -> Result<()> {
         let content = match self.system.map_whole(path) {
-            Err(error) if is_gone(&error) => return Ok(()),
+            Err(error) if is_absent(&error) => return Ok(()),
             Err(error) if error.kind() == std::io::ErrorKind::FileTooLarge => {
                 let what = "longer than 4 GiB: nobody reads all of the reflog";
                 self.error(path, None, what, Repair::ByHand);

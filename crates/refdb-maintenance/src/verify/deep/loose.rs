@@ -4,15 +4,15 @@ use std::io;
 use std::path::Path;
 
 use refdb::internals::{
-    Entry, Leaf, TOO_MANY_LINKED, Tree, are_too_many_linked, bytes_to_path, is_frozen, parse_loose,
-    read_loose_link,
+    Entry, Leaf, TOO_MANY_LINKED, Tree, are_too_many_linked, bytes_to_path, is_absent, is_frozen,
+    parse_loose, read_loose_link,
 };
 use refdb::layout::HEADS_OF_TABLES;
 use refdb::name::{FormatOptions, is_per_worktree, is_root_ref, is_well_formed};
 use refdb::system::FileKind;
 use refdb::{Error, Result, Target};
 
-use super::{Deep, Repair, Seen, Source, Value, condition, is_gone, leads_in_a_circle, no_file};
+use super::{Deep, Repair, Seen, Source, Value, condition, leads_in_a_circle, no_file};
 
 impl Deep<'_> {
     /// Checks the root refs and everything below `refs/` of a directory.
@@ -47,7 +47,7 @@ impl Deep<'_> {
         let mut tree = Tree::new(self.system, dir, b"refs/");
         while let Some(leaf) = tree.next() {
             let leaf = match leaf {
-                Err((_, error)) if is_gone(&error) => continue,
+                Err((_, error)) if is_absent(&error) => continue,
                 Err((dir, error)) => {
                     self.told_unless_read::<Leaf>(&dir, Err(error))?;
                     continue;
@@ -149,7 +149,7 @@ impl Deep<'_> {
 
     fn loose_file(&mut self, index: usize, name: &[u8], path: &Path) -> Result<()> {
         let content = match self.system.read(path) {
-            Err(error) if is_gone(&error) => {
+            Err(error) if is_absent(&error) => {
                 // Deleted meanwhile, unless it is a link that leads nowhere.
                 if self.system.lstat(path).is_ok() {
                     let what = "the link leads nowhere: the ref cannot be read";

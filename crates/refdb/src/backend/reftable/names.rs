@@ -39,6 +39,11 @@ pub fn is_unfinished(name: &str) -> bool {
         .is_some_and(|(table, _)| is_table_name(table) || is_stem(table))
 }
 
+/// Returns a name that a new table can have, which says its update indices and is nobody else's.
+pub fn new_table_name(system: &dyn System, min: u64, max: u64) -> String {
+    format!("0x{min:012x}-0x{max:012x}-{:08x}.ref", short_random(system))
+}
+
 /// Returns 32 random bits, as table names carry them.
 pub fn short_random(system: &dyn System) -> u32 {
     u32::try_from(system.random() >> 32).unwrap_or(u32::MAX)

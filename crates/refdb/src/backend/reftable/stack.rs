@@ -20,7 +20,7 @@ use std::time::Duration;
 use refdb_names::ObjectFormat;
 use reftable::{Table, WriteOptions};
 
-use super::names::short_random;
+use super::names::new_table_name;
 use super::tables::{Hold, Publication, Stamp, Tables};
 use crate::backend::tags::Untold;
 use crate::commit::{Change, LockFile};
@@ -365,10 +365,7 @@ impl Stack {
         if let Some(shared) = self.tables.as_shared() {
             return shared.new_name(None, min, max);
         }
-        format!(
-            "0x{min:012x}-0x{max:012x}-{:08x}.ref",
-            short_random(&*self.system)
-        )
+        new_table_name(&*self.system, min, max)
     }
 
     /// Stores a table so that only a list is missing that names it; returns its name.
