@@ -223,8 +223,13 @@ impl Context {
         // It could not be opened, but it was found.
         let is_named = self.globals.git_dir.is_some() || std::env::var_os("GIT_DIR").is_some();
         let here = std::env::current_dir().ok().filter(|_| !is_named)?;
+        let system = OsSystem::new();
+        let is_dir = |dir: &PathBuf| {
+            let stat = system.stat(dir);
+            stat.is_ok_and(|stat| stat.kind == FileKind::Directory)
+        };
         let mut dirs = here.ancestors().map(|dir| dir.join(".git"));
-        Some((dirs.find(|dir| dir.is_dir())?, ".git".to_owned()))
+        Some((dirs.find(is_dir)?, ".git".to_owned()))
     }
 
     /// Returns the refs of the repository.

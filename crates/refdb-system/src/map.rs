@@ -1,4 +1,4 @@
-//! Mapping files into memory: the only `unsafe` of the project.
+//! Mapping files into memory: the only `unsafe` of this crate.
 #![expect(unsafe_code, reason = "a memory map cannot be made without it")]
 
 use std::fs::File;

@@ -69,7 +69,7 @@ impl Store {
     /// Opens the refs that `layout` describes.
     ///
     /// # Errors
-    /// None of the refs' state is read yet, so only for settings that cannot be met.
+    /// None so far: nothing is read yet, and no settings are refused.
     pub fn open(
         system: Arc<dyn System>,
         layout: Layout,
@@ -118,7 +118,7 @@ impl Store {
     /// Opens the refs that many machines share, as the main worktree of a repository sees them.
     ///
     /// # Errors
-    /// None of the refs' state is read yet, so only for settings that cannot be met.
+    /// None so far: nothing is read yet, and no settings are refused.
     pub fn open_shared(
         register: Arc<Register>,
         objects: Arc<dyn Objects>,

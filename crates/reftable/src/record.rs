@@ -364,7 +364,7 @@ pub(crate) fn split_log_key(key: &[u8]) -> Option<(&[u8], u64)> {
     (nul == 0 && !name.is_empty()).then_some((name, u64::MAX - inverted))
 }
 
-/// Returns the length of an object id that a record of this kind carries, for checks on write.
+/// Returns whether an object id has the length that those of a format have, for checks on write.
 pub(crate) fn is_oid(oid: &[u8], object_format: ObjectFormat) -> bool {
     oid.len() == object_format.raw_len()
 }

@@ -14,7 +14,7 @@ pub(super) fn path_to_bytes(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
 }
 
-/// Returns `path` seen from `base`, without `.` and without `..` where no link is in the way.
+/// Returns `path` seen from `base`, without `.`; `..` stays, since a link may be before it.
 pub(super) fn absolute(base: &Path, path: &Path) -> PathBuf {
     let joined = base.join(path);
     let mut plain = PathBuf::new();
