@@ -567,3 +567,46 @@ fn what_may_not_be_read_is_not_taken_for_none() {
     assert_eq!(value.trim_end(), commit);
     assert!(!repo.git_dir().join("refs/heads/oops").exists());
 }
+
+/// As above, where it is the lock of a single table: somebody merges it, or did.
+#[test]
+fn whoever_packs_is_told_of_the_lock_of_a_table() {
+    for format in [Format::REFTABLE_SHA1, Format::REFTABLE_SHA256] {
+        let (repo, _) = repository(format);
+        let dir = repo.git_dir().join("reftable");
+        let script = |name: &str| {
+            let id = &repo.objects().commits[0];
+            format!("create refs/heads/{name} {id}\n")
+        };
+        let git = |name: &str| {
+            let auto = [
+                "-c",
+                "reftable.autoCompaction=false",
+                "update-ref",
+                "--stdin",
+            ];
+            repo.git(auto)
+                .env("GIT_TEST_REFTABLE_AUTOCOMPACTION", "false")
+                .stdin(script(name))
+                .run()
+                .ok();
+        };
+        ["lock-a", "lock-b"].into_iter().for_each(git);
+        let list = fs::read_to_string(dir.join("tables.list")).expect("a list");
+        assert!(list.lines().count() > 1, "{list}");
+        let table = list.lines().last().expect("a table");
+        fs::write(dir.join(format!("{table}.lock")), "").expect("a lock");
+        for args in [&["pack-refs", "--all"][..], &["refs", "optimize", "--all"]] {
+            let ours = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path());
+            let out = ours.args(args).run();
+            let said = String::from_utf8_lossy(&out.stderr).into_owned();
+            assert_eq!(out.code(), 255, "{said}");
+            let words = "error: unable to compact stack: data is locked\n";
+            assert!(said.starts_with(words), "{said}");
+            assert!(
+                said.contains(&format!("{table}.lock': File exists")),
+                "{said}"
+            );
+        }
+    }
+}

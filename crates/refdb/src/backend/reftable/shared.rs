@@ -440,9 +440,9 @@ impl Tables for SharedTables {
         Ok(Box::new(SharedHold(self.clone())))
     }
 
-    fn claim(&self, _table: &str) -> Result<Option<Box<dyn Claim>>> {
+    fn claim(&self, _table: &str) -> Result<Box<dyn Claim>> {
         // An epoch is what keeps two maintainers apart.
-        Ok(None)
+        Err(super::stack::locked())
     }
 
     fn is_claimed(&self, _table: &str) -> Result<bool> {

@@ -501,6 +501,6 @@ fn is_most_of(deleted: u64, records: u64) -> bool {
     deleted.saturating_mul(2) > records
 }
 
-fn locked() -> Error {
+pub(super) fn locked() -> Error {
     Error::new(ErrorKind::Locked, "data is locked")
 }

@@ -64,8 +64,11 @@ pub(super) trait Tables: Send + Sync + fmt::Debug {
     /// `Locked` when somebody else has it for longer than the timeout.
     fn hold(&self, timeout: LockTimeout, beside: Option<&LockFile>) -> Result<Box<dyn Hold>>;
 
-    /// Claims a table for compaction; `None` if somebody else is at it.
-    fn claim(&self, table: &str) -> Result<Option<Box<dyn Claim>>>;
+    /// Claims a table for compaction.
+    ///
+    /// # Errors
+    /// `Locked` when somebody else is at it: whose lock it is, as far as that is known.
+    fn claim(&self, table: &str) -> Result<Box<dyn Claim>>;
 
     /// Returns whether somebody has claimed a table. Only to be trusted while the right to publish
     /// is held, without which nobody claims one.
@@ -366,15 +369,17 @@ impl Tables for LocalTables {
         }
     }
 
-    fn claim(&self, table: &str) -> Result<Option<Box<dyn Claim>>> {
+    fn claim(&self, table: &str) -> Result<Box<dyn Claim>> {
         let path = self.path_of(table);
         match self.lock(&path, LockTimeout::from_millis(0), None) {
             Ok(lock) => {
                 // It takes no content.
                 lock.sign().or_io("cannot lock", &path)?;
-                Ok(Some(Box::new(LocalClaim(lock))))
+                Ok(Box::new(LocalClaim(lock)))
             }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(refused(self.system.as_ref(), &path, error))
+            }
             Err(error) => Err(Error::io("cannot lock", &path, error)),
         }
     }

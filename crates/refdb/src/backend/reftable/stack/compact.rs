@@ -9,7 +9,7 @@ use super::{
     Added, COMPACT_UNDER_LOCK_MAX, Held, Publish, Stack, is_most_of, locked, may_be_mostly_dead,
 };
 use crate::backend::reftable::tables::{Claim, NewTable};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::options::LockTimeout;
 
 impl Stack {
@@ -102,14 +102,16 @@ impl Stack {
         let snapshot = Arc::clone(&held.snapshot);
         let mut claims: Vec<Box<dyn Claim>> = Vec::new();
         for at in range.clone().rev() {
-            match self.tables.claim(&snapshot.names[at])? {
-                Some(claim) => claims.push(claim),
+            match self.tables.claim(&snapshot.names[at]) {
+                Ok(claim) => claims.push(claim),
                 // Somebody is merging this one; what is newer can still be merged.
-                None if best_effort && claims.len() >= 2 => {
+                Err(error)
+                    if error.kind() == ErrorKind::Locked && best_effort && claims.len() >= 2 =>
+                {
                     range.start = at + 1;
                     break;
                 }
-                None => return Err(locked()),
+                Err(error) => return Err(error),
             }
         }
         let merged = &snapshot.tables[range.clone()];
