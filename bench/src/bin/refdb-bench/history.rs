@@ -1,11 +1,13 @@
 //! The history of measurements: one line of JSON for each recorded run.
 
 use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::{Result, read, write};
+use crate::{Result, read};
 
 const HISTORY: &str = "bench/history.jsonl";
 
@@ -77,9 +79,14 @@ pub(crate) fn record(
         "commit": commit, "date": date, "machine": machine, "git": git, "figures": figures,
         "options": options.join(" "),
     });
-    let mut history = read(Path::new(HISTORY)).unwrap_or_default();
-    history.push_str(&format!("{line}\n"));
-    write(Path::new(HISTORY), &history)
+    add(Path::new(HISTORY), &line)
+}
+
+/// Adds a line to the end of a history; what is there before is not touched, whatever fails.
+fn add(history: &Path, line: &Value) -> Result<()> {
+    let opened = OpenOptions::new().create(true).append(true).open(history);
+    let added = opened.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
+    added.map_err(|error| format!("{}: {error}", history.display()))
 }
 
 /// Reads every recorded run, the oldest first.
@@ -89,9 +96,14 @@ pub(crate) fn read_from(text: &str) -> Result<Vec<Run>> {
 
 /// Reads the history of this repository, which is empty before the first run is recorded.
 pub(crate) fn read_history() -> Result<Vec<Run>> {
-    match Path::new(HISTORY).exists() {
-        true => read_from(&read(Path::new(HISTORY))?),
-        false => Ok(Vec::new()),
+    history_of(Path::new(HISTORY))
+}
+
+fn history_of(path: &Path) -> Result<Vec<Run>> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => read_from(&text),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(format!("{}: {error}", path.display())),
     }
 }
 
@@ -137,4 +149,27 @@ fn options(text: &str) -> Vec<(String, String)> {
 
 fn parse(text: &str) -> Result<Value> {
     serde_json::from_str(text).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_read_is_not_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("history.jsonl");
+        assert!(history_of(&path).unwrap().is_empty());
+        let line = json!({ "commit": "c", "figures": {} });
+        add(&path, &line).unwrap();
+        assert_eq!(history_of(&path).unwrap().len(), 1);
+        // No text, so that it cannot be read as such.
+        let before = [std::fs::read(&path).unwrap(), b"\xff\n".to_vec()].concat();
+        std::fs::write(&path, &before).unwrap();
+        assert!(history_of(&path).is_err());
+        add(&path, &line).unwrap();
+        let after = std::fs::read(&path).unwrap();
+        assert_eq!(after, [before, format!("{line}\n").into_bytes()].concat());
+        assert!(history_of(&path.join("below")).is_err());
+    }
 }
