@@ -123,8 +123,7 @@ pub(super) fn bring_up_to_date(repository: &Repository) -> refdb::Result<()> {
     let Some(register) = repository.register() else {
         return Ok(());
     };
-    let (register, system) = (Arc::clone(register), Arc::clone(repository.system()));
-    let follower = Follower::new(register, system, repository.common_dir());
+    let follower = Follower::new(Arc::clone(register), repository);
     let synced = follower.sync(false, &mut |changes| bring(repository, changes))?;
     warn(&synced);
     Ok(())
@@ -145,11 +144,7 @@ pub(super) fn follower(repository: &Repository) -> Result<Follower> {
              --ref-format=reftable",
         ));
     }
-    Ok(Follower::new(
-        Arc::clone(register),
-        Arc::clone(repository.system()),
-        repository.common_dir(),
-    ))
+    Ok(Follower::new(Arc::clone(register), repository))
 }
 
 fn warn(synced: &Synced) {

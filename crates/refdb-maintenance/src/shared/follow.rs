@@ -19,10 +19,12 @@ use bstr::ByteSlice;
 use refdb::internals::{
     Holder, Home, LockFile, LockOptions, is_absent, is_table_name, may_be_listed, new_table_name,
 };
+use refdb::options::SharedRepository;
 use refdb::shared::head::checksum;
 use refdb::shared::{Freshness, Known, Register};
 use refdb::system::{Bytes, FileKind, System};
 use refdb::{Error, ErrorKind, ObjectFormat, Options, Result};
+use refdb_git::Repository;
 use reftable::{MergedRefs, Table};
 
 use super::changes::{Changes, Moment, changes_of};
@@ -53,6 +55,8 @@ pub struct Follower {
     register: Arc<Register>,
     system: Arc<dyn System>,
     common: PathBuf,
+    /// Who may read and write what is made there.
+    permissions: SharedRepository,
 }
 
 /// A table of the copy.
@@ -120,12 +124,13 @@ impl Marker {
 }
 
 impl Follower {
-    /// `common` is the directory of the repository.
-    pub fn new(register: Arc<Register>, system: Arc<dyn System>, common: &Path) -> Follower {
+    /// Has a repository follow a store.
+    pub fn new(register: Arc<Register>, repository: &Repository) -> Follower {
         Follower {
             register,
-            system,
-            common: common.to_owned(),
+            system: Arc::clone(repository.system()),
+            common: repository.common_dir().to_owned(),
+            permissions: repository.store().options().shared_repository,
         }
     }
 
@@ -136,9 +141,14 @@ impl Follower {
     /// Takes the lock of a file of the copy.
     fn lock(&self, target: &Path) -> Result<LockFile> {
         // Nothing of a lock depends on the format of objects.
-        let settings = Options::new(ObjectFormat::Sha1);
+        let mut settings = Options::new(ObjectFormat::Sha1);
+        settings.shared_repository = self.permissions;
         let home = Home::new(&self.system, &self.common, &settings);
-        LockFile::take(&Holder::new(&home), target, LockOptions::AT_ONCE)
+        let options = LockOptions {
+            shared: self.permissions,
+            ..LockOptions::AT_ONCE
+        };
+        LockFile::take(&Holder::new(&home), target, options)
     }
 
     /// Makes the copy what the store is now. Before the list is switched, `bring` is told what changed, and
@@ -373,7 +383,8 @@ impl Follower {
         let (now, random) = (self.system.now().as_secs(), self.system.random());
         let dir = root.join(format!("{now}-{random:016x}"));
         for path in [&root, &dir] {
-            match self.system.create_dir(path) {
+            let made = self.system.create_dir(path);
+            match made.and_then(|()| self.permissions.adjust(self.system.as_ref(), path)) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                     return Err(Error::io("cannot create", path, error));
                 }
@@ -401,8 +412,12 @@ impl Follower {
 
     fn write_new(&self, path: &Path, content: &[u8]) -> Result<()> {
         let written = (|| {
-            let mut file = self.system.create_new(path, 0o666)?;
-            let done = file.write_all(content).and_then(|()| file.sync());
+            let mode = self.permissions.mode_of_new_file();
+            let mut file = self.system.create_new(path, mode)?;
+            let adjusted = self.permissions.adjust(self.system.as_ref(), path);
+            let done = adjusted
+                .and_then(|()| file.write_all(content))
+                .and_then(|()| file.sync());
             if done.is_err() {
                 // On a full disk it would only be in the way.
                 let _ = self.system.remove_file(path);

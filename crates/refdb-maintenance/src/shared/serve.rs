@@ -5,11 +5,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use bstr::ByteSlice;
-use refdb::internals::is_absent;
+use refdb::internals::{is_absent, lock_path};
+use refdb::options::SharedRepository;
 use refdb::system::System;
 use refdb::{Error, ErrorKind, Result};
 use refdb_git::Repository;
-use refdb_git::internals::set_config;
+use refdb_git::internals::{real_path, set_config, unset_config};
 
 /// The name of the hook.
 const HOOK: &str = "proc-receive";
@@ -18,6 +19,9 @@ const MARK: &[u8] = b"# Written by refdb serve-hook install.\n";
 /// Which refs are handed over: all.
 const REFS: &[u8] = b"refs";
 const KEY: &str = "receive.procreceiverefs";
+/// The same, in the parts that it has in a file.
+const SECTION: &str = "receive";
+const VARIABLE: &str = "procreceiverefs";
 /// Who may read and run the hook.
 const MODE: u32 = 0o755;
 
@@ -29,6 +33,7 @@ const MODE: u32 = 0o755;
 /// changes the configuration; `Io`.
 pub fn install_hook(repository: &Repository, program: &Path) -> Result<bool> {
     let system = repository.system().as_ref();
+    let shared = repository.store().options().shared_repository;
     let path = hook_path(repository)?;
     let hook = hook_for(program);
     let found = own_hook(system, &path)?;
@@ -44,18 +49,21 @@ pub fn install_hook(repository: &Repository, program: &Path) -> Result<bool> {
     let is_written = found.as_deref() == Some(hook.as_slice());
     if !is_written {
         if let Some(folder) = path.parent() {
-            match system.create_dir(folder) {
+            let made = system.create_dir(folder);
+            match made.and_then(|()| shared.adjust(system, folder)) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                     return Err(Error::io("cannot create", folder, error));
                 }
                 _ => {}
             }
         }
-        replace(system, &path, &hook, MODE)?;
+        replace(system, &path, &hook, shared)?;
     }
     // The hook comes first: a push that finds only the setting would be refused.
     if !is_set {
-        change_config(repository, Some(REFS))?;
+        change_config(repository, &|content| {
+            set_config(content, SECTION, VARIABLE, Some(REFS))
+        })?;
     }
     Ok(!is_written || !is_set)
 }
@@ -71,7 +79,10 @@ pub fn uninstall_hook(repository: &Repository) -> Result<bool> {
     if found.is_none() {
         return Ok(false);
     }
-    change_config(repository, None)?;
+    // What others set beside it is theirs.
+    change_config(repository, &|content| {
+        unset_config(content, SECTION, VARIABLE, REFS)
+    })?;
     let removed = system.remove_file(&path);
     removed.map_err(|error| Error::io("cannot remove", &path, error))?;
     Ok(true)
@@ -106,11 +117,14 @@ fn hook_for(program: &Path) -> Vec<u8> {
     [b"#!/bin/sh\n", MARK, b"exec '", &quoted, b"' receive\n"].concat()
 }
 
-/// Sets the refs that are handed over in the repository's own configuration, or takes the setting away.
-fn change_config(repository: &Repository, value: Option<&[u8]>) -> Result<()> {
+/// Changes the repository's own configuration.
+fn change_config(repository: &Repository, change: &dyn Fn(&[u8]) -> Result<Vec<u8>>) -> Result<()> {
     let system = repository.system().as_ref();
-    let path = repository.common_dir().join("config");
-    let lock = repository.common_dir().join("config.lock");
+    let named = repository.common_dir().join("config");
+    // Where it is a link, Git changes the file that it leads to, and takes its lock beside that.
+    let path =
+        real_path(system, &named).map_err(|error| Error::io("cannot read", &named, error))?;
+    let lock = lock_path(&path);
     let created = system.create_new(&lock, 0o666);
     let mut file = created.map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
@@ -126,7 +140,7 @@ fn change_config(repository: &Repository, value: Option<&[u8]>) -> Result<()> {
         let read = |error| Error::io("cannot read", &path, error);
         let content = system.read(&path).map_err(read)?;
         let mode = system.stat(&path).map_err(read)?.mode;
-        let new = set_config(&content, "receive", "procreceiverefs", value)?;
+        let new = change(&content)?;
         let write = |error| Error::io("cannot write", &lock, error);
         file.write_all(&new).map_err(write)?;
         system.set_mode(&lock, mode & 0o777).map_err(write)?;
@@ -136,14 +150,23 @@ fn change_config(repository: &Repository, value: Option<&[u8]>) -> Result<()> {
     if done.is_err() {
         let _ = system.remove_file(&lock);
     }
-    done
+    done?;
+    let folder = path.parent().unwrap_or(repository.common_dir());
+    let synced = system.sync_dir(folder);
+    synced.map_err(|error| Error::io("cannot sync", folder, error))
 }
 
-/// Gives a file a content in one step.
-fn replace(system: &dyn System, path: &Path, content: &[u8], mode: u32) -> Result<()> {
+/// Gives a hook a content in one step.
+fn replace(
+    system: &dyn System,
+    path: &Path,
+    content: &[u8],
+    shared: SharedRepository,
+) -> Result<()> {
     let new = path.with_extension(format!("{:016x}", system.random()));
     let done = (|| {
-        let mut file = system.create_new(&new, mode)?;
+        let mut file = system.create_new(&new, MODE)?;
+        shared.adjust(system, &new)?;
         file.write_all(content)?;
         file.sync()?;
         drop(file);

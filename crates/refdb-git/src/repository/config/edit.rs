@@ -14,17 +14,14 @@ use super::parse::{self, Part, PartKind, Span};
 /// # Errors
 /// `Config` when the file breaks the grammar, or has the variable more than once.
 pub fn set(content: &[u8], section: &str, name: &str, value: Option<&[u8]>) -> Result<Vec<u8>> {
-    let refuse = |message: String| Error::new(ErrorKind::Config, message);
-    let mut parts = Vec::new();
-    let text = parse::parts(content, |part| parts.push(part))
-        .map_err(|line| refuse(format!("bad config line {line}")))?;
+    let (text, parts) = read(content)?;
     let key = format!("{section}.{name}");
     let is_it =
         |part: &Part| matches!(&part.kind, PartKind::Variable(it) if it.key.of(&text) == key);
     let mut found = parts.iter().enumerate().filter(|(_, part)| is_it(part));
     let first = found.next();
     if found.next().is_some() {
-        return Err(refuse(format!("{key} has multiple values")));
+        return Err(refused(format!("{key} has multiple values")));
     }
     let line =
         value.map(|value| [format!("\t{name} = ").as_bytes(), &quoted(value), b"\n"].concat());
@@ -52,6 +49,45 @@ pub fn set(content: &[u8], section: &str, name: &str, value: Option<&[u8]>) -> R
     }
     new.extend_from_slice(content.get(resume..).unwrap_or_default());
     Ok(new)
+}
+
+/// Returns `content` without the values of `section.name` that are `value`; others stay, and how often there is one
+/// does not matter.
+///
+/// # Errors
+/// `Config` when the file breaks the grammar.
+pub fn unset(content: &[u8], section: &str, name: &str, value: &[u8]) -> Result<Vec<u8>> {
+    let key = format!("{section}.{name}");
+    let mut content = content.to_vec();
+    loop {
+        // Each may leave a section empty, and what is to go with the next one is another then.
+        let (text, parts) = read(&content)?;
+        let mut found = parts
+            .iter()
+            .enumerate()
+            .filter(|(_, part)| match &part.kind {
+                PartKind::Variable(it) => it.key.of(&text) == key && it.is(value, &text),
+                _ => false,
+            });
+        let Some((at, part)) = found.next() else {
+            return Ok(content);
+        };
+        let range = emptied_section(&text, &parts, at).unwrap_or((part.start, part.end));
+        let (start, end) = (before_space(&content, range.0), range.1);
+        content.drain(start..end);
+    }
+}
+
+/// Reads a file: the text of its keys and values, and its parts.
+fn read(content: &[u8]) -> Result<(Vec<u8>, Vec<Part>)> {
+    let mut parts = Vec::new();
+    let text = parse::parts(content, |part| parts.push(part))
+        .map_err(|line| refused(format!("bad config line {line}")))?;
+    Ok((text, parts))
+}
+
+fn refused(message: String) -> Error {
+    Error::new(ErrorKind::Config, message)
 }
 
 /// Returns a value as it stands in a file: between quotes where its ends or a comment would be lost.
@@ -122,4 +158,40 @@ fn emptied_section(text: &[u8], parts: &[Part], at: usize) -> Option<(usize, usi
         _ => return None,
     }
     Some((start.start, parts.get(at)?.end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `git config unset --all --value=^refs$` leaves them.
+    #[test]
+    fn only_the_value_that_is_named_goes() {
+        let without = |content: &str| {
+            let new = unset(content.as_bytes(), "receive", "refs", b"refs");
+            new.map(|new| String::from_utf8(new).unwrap())
+        };
+        for (content, left) in [
+            ("[receive]\n\trefs = refs\n", ""),
+            (
+                "[a]\n\tb\n[receive]\n\trefs = refs\n\trefs = refs\n",
+                "[a]\n\tb\n",
+            ),
+            (
+                "[receive]\n\trefs = refs\n\trefs = refs/for\n",
+                "[receive]\n\trefs = refs/for\n",
+            ),
+            (
+                "[receive]\n\tRefs = \"refs\"\n[Receive] refs\n",
+                "[receive]\n[Receive] refs\n",
+            ),
+            (
+                "[receive \"x\"] refs = refs\n",
+                "[receive \"x\"] refs = refs\n",
+            ),
+        ] {
+            assert_eq!(without(content).unwrap(), left, "{content:?}");
+        }
+        assert!(without("[receive\n").is_err());
+    }
 }

@@ -90,6 +90,13 @@ pub(super) struct Variable {
     line: u32,
 }
 
+impl Variable {
+    /// Returns whether this is its value.
+    pub(super) fn is(&self, value: &[u8], text: &[u8]) -> bool {
+        self.value.is_some_and(|it| it.of(text) == value)
+    }
+}
+
 /// A part of a file, and where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
