@@ -136,6 +136,14 @@ pub trait Shared: Send + Sync + fmt::Debug {
     /// `Io` when one may still be there.
     fn clear(&self, slots: Range<u32>) -> Result<()>;
 
+    /// Removes what writers left who ended in the middle, where they leave anything.
+    ///
+    /// # Errors
+    /// `Io` when some of it is still there.
+    fn sweep(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Lists the objects whose names begin with `prefix`, and how many bytes each has. One that came or
     /// went lately may be missing, or still be there.
     ///

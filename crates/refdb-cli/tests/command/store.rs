@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use refdb_testkit::format::{ObjectFormat, RefFormat};
 use refdb_testkit::oracle::{self, Output};
 use refdb_testkit::repo::Repo;
 use refdb_testkit::{Format, for_every_format};
@@ -526,4 +527,27 @@ fn damage(temp: &Path) {
     let middle = content.len() / 2;
     content[middle] ^= 1;
     std::fs::write(&path, content).expect("written");
+}
+
+/// Whoever was killed while it wrote left a file that is nobody's: it stays until somebody looks after the store.
+#[test]
+fn what_a_killed_writer_left_goes_with_the_next_maintenance_or_repair() {
+    let (repo, _temp, url) = scene(Format::new(RefFormat::Files, ObjectFormat::Sha1));
+    let root = Path::new(url.strip_prefix("file://").expect("a path"));
+    let left = root.join("tmp/0123456789abcdef");
+    let other = root.join("tmp/somebody's");
+    for args in [
+        &["store", "maintain", "--grace=0", &url][..],
+        &["store", "repair", &url],
+    ] {
+        for path in [&left, &other] {
+            std::fs::write(path, "half").expect("a file");
+        }
+        refdb(&repo, args).ok();
+        assert!(!left.exists(), "{args:?}");
+        assert!(other.exists(), "{args:?}");
+    }
+    std::fs::write(&left, "half").expect("a file");
+    refdb(&repo, &["store", "repair", "--dry-run", &url]).ok();
+    assert!(left.exists(), "a dry run changes nothing");
 }

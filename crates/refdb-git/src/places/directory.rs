@@ -191,11 +191,12 @@ impl DirShared {
         let temporary = format!("{:016x}", self.system.random());
         let temporary = self.root.join("tmp").join(temporary);
         let write = || {
-            let mut file = self.system.create_new(&temporary, 0o666)?;
+            // As long as it is open, whoever sweeps knows that its writer lives.
+            let mut file = self.system.create_guarded(&temporary, 0o666)?;
+            file.unguard()?;
             self.permissions.adjust(self.system.as_ref(), &temporary)?;
             file.write_all(content)?;
             file.sync()?;
-            drop(file);
             name(self.system.as_ref(), &temporary)
         };
         let mut done = write();
@@ -228,6 +229,11 @@ impl DirShared {
         }
         gone.map_or(Ok(None), Err)
     }
+}
+
+/// Returns whether a file below `tmp/` has such a name as those that are written there.
+fn is_temporary(name: &str) -> bool {
+    name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// Returns what tells a content from every other. Not by the checksum of heads: what ends with its checksum has the
@@ -319,6 +325,27 @@ impl Shared for DirShared {
         for slot in slots {
             for number in self.numbers(slot)? {
                 self.remove(&self.slot_path(slot, number))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn sweep(&self) -> Result<()> {
+        let dir = self.root.join("tmp");
+        let entries = match self.system.read_dir(&dir) {
+            Err(error) if is_missing(&error) => return Ok(()),
+            entries => entries.map_err(|error| Error::io("cannot read", &dir, error))?,
+        };
+        for entry in entries {
+            let name = std::str::from_utf8(&entry.name).ok();
+            let Some(name) = name.filter(|name| is_temporary(name)) else {
+                continue;
+            };
+            let path = dir.join(name);
+            // What cannot be told of is left alone. Were it somebody's all the same, where files cannot be taken, that
+            // one would write it once more.
+            if let Ok(Some(_nobodys)) = self.system.guard_file(&path) {
+                self.remove(&path)?;
             }
         }
         Ok(())
@@ -417,6 +444,46 @@ mod tests {
             }
         }
         assert!(told.iter().all(|&count| count > 0), "{told:?}");
+    }
+
+    #[test]
+    fn what_a_writer_has_who_lives_is_not_swept() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path().join("store");
+        let place = DirShared::open(&OsSystem::new(), &root, true).unwrap();
+        let names = ["0123456789abcdef", "0123456789abcdee"];
+        let [alive, dead] = names.map(|name| root.join("tmp").join(name));
+        std::fs::write(&dead, "half").unwrap();
+        let file = place.system.create_guarded(&alive, 0o666).unwrap();
+        place.sweep().unwrap();
+        assert!(alive.exists() && !dead.exists());
+        drop(file);
+        place.sweep().unwrap();
+        assert!(!alive.exists());
+        std::fs::remove_dir(root.join("tmp")).unwrap();
+        place.sweep().unwrap();
+    }
+
+    /// In the middle of a write, others sweep again and again.
+    #[test]
+    fn a_sweep_takes_nothing_from_those_who_write() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path().join("store");
+        let place = DirShared::open(&OsSystem::new(), &root, true).unwrap();
+        let is_done = std::sync::atomic::AtomicBool::new(false);
+        let order = std::sync::atomic::Ordering::Relaxed;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_done.load(order) {
+                    place.sweep().unwrap();
+                }
+            });
+            for at in 0..200 {
+                place.put(&format!("tables/{at}"), b"content").unwrap();
+            }
+            is_done.store(true, order);
+        });
+        assert_eq!(place.list("tables/").unwrap().len(), 200);
     }
 
     #[test]

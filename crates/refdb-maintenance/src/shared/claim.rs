@@ -149,6 +149,10 @@ impl Shared for Claims {
         self.place().clear(slots)
     }
 
+    fn sweep(&self) -> Result<()> {
+        self.place().sweep()
+    }
+
     fn list(&self, prefix: &str) -> Result<Vec<(String, u64)>> {
         self.place().list(prefix)
     }

@@ -69,7 +69,7 @@ impl Register {
     }
 
     /// Removes tables that no head names and none ever will, but for those that were dropped within
-    /// `grace`.
+    /// `grace`, and what writers left who were killed.
     ///
     /// # Errors
     /// As for [`Register::begin_epoch`]; `Io`.
@@ -106,6 +106,7 @@ impl Register {
             self.shared().delete(&keys)?;
         }
         collected.removed = dead.len();
+        self.shared().sweep()?;
         if let Some(cache) = self.cache() {
             cache.trim(&head.head.tables);
         }

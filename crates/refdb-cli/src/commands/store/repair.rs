@@ -97,6 +97,10 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
     for note in plan.notes() {
         say("warning", note.as_bytes());
     }
+    if !dry_run {
+        // What a killed writer left is nobody's, and no damage.
+        register.shared().sweep()?;
+    }
     if plan.is_empty() {
         return Ok(());
     }
