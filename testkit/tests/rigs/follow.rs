@@ -14,9 +14,9 @@ use refdb::shared::{MemoryShared, Register, Settings};
 use refdb::system::OsSystem;
 use refdb::{Edit, ObjectFormat, ObjectId, Optimize, Options, RefFormat, RefNameBuf, Store};
 use refdb_maintenance::shared::Follower;
-use refdb_testkit::Format;
 use refdb_testkit::repo::Repo;
 use refdb_testkit::trust::{Tally, budget};
+use refdb_testkit::{Format, ours};
 
 /// How many switches every test run makes.
 const SWITCHES: u64 = 2_000;
@@ -126,7 +126,7 @@ fn follow(switches: u64, mistake: bool) -> Seen {
     let options = Options::new(ObjectFormat::Sha1);
     let store = Store::open_shared(register(), Arc::new(NoObjects), options).expect("a store");
     let copy = Repo::init_bare(Format::REFTABLE_SHA1);
-    let follower = Follower::new(register(), Arc::new(OsSystem::new()), &copy.git_dir());
+    let follower = Follower::new(register(), &ours::open(&copy.git_dir()));
     let name = |text: String| RefNameBuf::new(text.as_bytes()).expect("a name");
     let pair: Vec<RefNameBuf> = (0..PAIR)
         .map(|at| name(format!("refs/pair/{at}")))
