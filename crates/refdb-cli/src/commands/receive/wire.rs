@@ -7,7 +7,7 @@ use crate::failure::{Failure, Result};
 /// The longest content of a packet.
 pub(super) const LINE_MAX: usize = 65_516;
 
-/// All that is read of one push: some two million commands.
+/// All that is read of one push, its digits included: some two million commands.
 const TOTAL_MAX: usize = 256 << 20;
 
 /// The end of a list.
@@ -37,15 +37,19 @@ impl<R: Read> Wire<R> {
         let is_hex = digits.iter().all(u8::is_ascii_hexdigit);
         let text = std::str::from_utf8(&digits).unwrap_or_default();
         let len = usize::from_str_radix(text, 16).ok().filter(|_| is_hex);
-        let len = match len {
-            Some(0) => return Ok(None),
+        let content = match len {
+            Some(0) => Some(0),
             Some(len) => len.checked_sub(4).filter(|len| *len <= LINE_MAX),
             None => None,
         };
-        let len = len.ok_or_else(|| Failure::fatal("this is no packet of proc-receive"))?;
-        let left = self.left.checked_sub(len);
+        let content = content.ok_or_else(|| Failure::fatal("this is no packet of proc-receive"))?;
+        // The digits count as well: an input of nothing but empty packets would have no end.
+        let left = self.left.checked_sub(content + digits.len());
         self.left = left.ok_or_else(|| Failure::fatal("the push has too many commands"))?;
-        let mut line = vec![0; len];
+        if len == Some(0) {
+            return Ok(None);
+        }
+        let mut line = vec![0; content];
         self.fill(&mut line)?;
         if line.last() == Some(&b'\n') {
             line.pop();
@@ -113,6 +117,17 @@ mod tests {
         let mut wire = Wire::new(Endless(endless, &[]));
         let read = (0..).take_while(|_| wire.line().is_ok()).count();
         assert!(read * LINE_MAX <= TOTAL_MAX && (read + 1) * LINE_MAX > TOTAL_MAX);
+    }
+
+    #[test]
+    fn empty_packets_come_to_an_end() {
+        for bytes in [&b"0004"[..], FLUSH] {
+            let endless = std::iter::repeat_with(|| bytes);
+            let mut wire = Wire::new(Endless(endless, &[]));
+            wire.left = 4 * 1000 + 3;
+            let read = (0..2000).take_while(|_| wire.line().is_ok()).count();
+            assert_eq!(read, 1000);
+        }
     }
 
     /// Gives the same bytes again and again.
