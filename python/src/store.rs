@@ -447,7 +447,8 @@ impl Store {
         Transaction::new(repository, committer, message.0, batch)
     }
 
-    /// Gives a ref and its reflog another name, which no ref has unless `replace` is given.
+    /// Gives a ref and its reflog another name, which no ref has unless `replace` is given. Without such a ref, or
+    /// with another one in the way, it raises `Rejected`.
     #[pyo3(signature = (old, new, *, message=no_text(), replace=false))]
     fn rename(
         &self,

@@ -122,7 +122,7 @@ def reflogs(path, one, two):
     store.rename("refs/heads/other", "refs/heads/renamed", message="better")
     assert store.log("refs/heads/renamed")[0].message == "better"
     store.rename("refs/heads/renamed", "refs/heads/d1/b2", replace=True)
-    raised(refdb.Misuse, store.rename, "refs/heads/none", "refs/heads/some")
+    raised(refdb.Rejected, store.rename, "refs/heads/none", "refs/heads/some")
     store.optimize(always=False)
     store.optimize()
 

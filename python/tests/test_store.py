@@ -202,7 +202,7 @@ def test_token_changes_whenever_a_ref_does(git, store):
 def test_rename_and_optimize(git, store):
     store.rename("refs/heads/main", "refs/heads/trunk", message="better")
     assert git("rev-parse", "refs/heads/trunk") == git.one
-    with pytest.raises(refdb.Misuse):
+    with pytest.raises(refdb.Rejected):
         store.rename("refs/heads/none", "refs/heads/trunk")
     store.optimize()
     assert store.resolve("refs/heads/trunk") == git.one

@@ -529,7 +529,7 @@ refdb_status refdb_resolve(const refdb_store *store,
 void refdb_ref_free(refdb_ref *found);
 
 // Gives a ref and its reflog another name. With `copies` the old one stays; with `replaces` a ref that
-// has the new name is replaced.
+// has the new name is replaced. `REFDB_REJECTED` when there is no such ref, or another one is in the way.
 //
 // Threads: any.
 //

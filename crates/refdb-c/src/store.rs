@@ -292,7 +292,7 @@ pub unsafe extern "C" fn refdb_ref_free(found: *mut refdb_ref) {
 }
 
 /// Gives a ref and its reflog another name. With `copies` the old one stays; with `replaces` a ref that
-/// has the new name is replaced.
+/// has the new name is replaced. `REFDB_REJECTED` when there is no such ref, or another one is in the way.
 ///
 /// Threads: any.
 ///

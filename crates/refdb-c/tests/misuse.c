@@ -141,7 +141,7 @@ static void transactions(refdb_store *store, const refdb_oid *id) {
   refdb_transaction_free(transaction);
   check(refdb_rename(store, text("refs/heads/one"), text("refs/heads/two"), text("why"), false, false));
   assert(refdb_rename(store, text("refs/heads/one"), text("refs/heads/three"), text(""), false,
-                      true) == REFDB_MISUSE);
+                      true) == REFDB_REJECTED);
 }
 
 int main(int argc, char **argv) {

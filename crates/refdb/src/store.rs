@@ -373,9 +373,9 @@ impl Store {
     /// the old name, HEAD among them, stay as they are.
     ///
     /// # Errors
-    /// `Misuse` when there is no such ref, when it is a symref, or when another ref is in the way
-    /// of the new name; `Locked` when another process changes one of the refs; `Corrupt` or `Io`
-    /// for the files.
+    /// `Rejected` when there is no such ref ([`Reason::NonexistentRef`](crate::error::Reason)), or when another
+    /// ref is in the way of the new name (`NameConflict`); `Misuse` when it is a symref; `Locked` when another
+    /// process changes one of the refs; `Corrupt` or `Io` for the files.
     pub fn rename(&self, from: RefName<'_>, to: RefName<'_>, message: &[u8]) -> Result<Outcome> {
         let replaces = Renaming {
             message,
@@ -388,7 +388,7 @@ impl Store {
     /// As [`Store::rename`], to a name that no ref has: that is asked under its lock.
     ///
     /// # Errors
-    /// As for [`Store::rename`], and `Misuse` when there is a ref of that name.
+    /// As for [`Store::rename`], and `Rejected` (`CreateExists`) when there is a ref of that name.
     pub fn rename_to_new(
         &self,
         from: RefName<'_>,
@@ -428,8 +428,8 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// As for [`Store::rename`], and `Misuse` when there is a ref of that name, unless it is to be replaced,
-    /// or when the signature has a byte that no reflog can hold.
+    /// As for [`Store::rename`], and `Rejected` (`CreateExists`) when there is a ref of that name, unless it is to
+    /// be replaced; `Misuse` when the signature has a byte that no reflog can hold.
     pub fn rename_as(
         &self,
         from: RefName<'_>,

@@ -240,7 +240,8 @@ fn behind() -> Refusal {
     Refusal::new(Reason::CreateExists, message)
 }
 
-fn refused_lock(name: RefName<'_>, refusal: Refusal) -> Error {
+/// Makes the error of a lock that was not taken: somebody has it, or a rule speaks against it.
+pub(super) fn refused_lock(name: RefName<'_>, refusal: Refusal) -> Error {
     let reason = refusal.reason;
     let error = refusal.into_error(name);
     if reason == Reason::CreateExists {

@@ -10,14 +10,14 @@
 use refdb_names::{ObjectId, RefName, RefNameBuf, Target};
 
 use crate::backend::{Backend, Quirks, in_the_way};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Message, Reason, Rejection, Result};
 use crate::reflog::{Signature, normalize_message};
 use crate::refs::Ref;
 use crate::resolve::{End, follow};
 
 use super::checks::check_signature;
 use super::edit::{Edit, Expected};
-use super::locked::LockedRefs;
+use super::locked::{LockedRefs, refused_lock};
 use super::{Outcome, Transaction};
 
 /// How a ref gets another name ([`Store::rename_as`](crate::Store::rename_as)).
@@ -85,8 +85,21 @@ pub(crate) fn rename(transaction: Transaction<'_>, rename: Rename<'_>) -> Result
     }
     rename.add_edits(backend, &mut locked, &old)?;
     locked.commit().map_err(|error| match error.rejection() {
-        Some(rejection) => Error::new(ErrorKind::Misuse, rejection.message.clone()),
+        // The caller made one request, whatever edits it came to.
+        Some(rejection) => Error::rejected(Rejection {
+            index: 0,
+            ..rejection.clone()
+        }),
         None => error,
+    })
+}
+
+fn refused(name: RefName<'_>, reason: Reason, message: impl Into<Message>) -> Error {
+    Error::rejected(Rejection {
+        index: 0,
+        name: name.to_owned(),
+        reason,
+        message: message.into(),
     })
 }
 
@@ -107,9 +120,11 @@ impl Rename<'_> {
         }
         names.sort();
         if let Some((name, refusal)) = locked.session.take(&names, nested)? {
-            return Err(match name == to {
-                true => Error::new(ErrorKind::Locked, refusal.message),
-                false => refusal.into_error(name),
+            let is_held = refusal.reason == Reason::CreateExists;
+            return Err(match (name == to, is_held) {
+                (false, _) => refused_lock(name, refusal),
+                (true, true) => Error::new(ErrorKind::Locked, refusal.message),
+                (true, false) => refused(to, refusal.reason, refusal.message),
             });
         }
         if nested.is_some() {
@@ -119,18 +134,18 @@ impl Rename<'_> {
             && !self.may_replace(backend, &found)?
         {
             let message = format!("reference already exists: '{to}'");
-            return Err(Error::new(ErrorKind::Misuse, message));
+            return Err(refused(to, Reason::CreateExists, message));
         }
         // A null id is no ref yet.
         let old = locked.read(from)?;
         let old = old.filter(|old| old.target.oid().is_none_or(|oid| !oid.is_null()));
         let Some(old) = old else {
             let message = format!("refname {from} not found");
-            return Err(Error::new(ErrorKind::Misuse, message));
+            return Err(refused(from, Reason::NonexistentRef, message));
         };
         if how.copies && nested.is_some() {
             let message = in_the_way(from.as_bytes(), to);
-            return Err(Error::new(ErrorKind::Misuse, message));
+            return Err(refused(to, Reason::NameConflict, message));
         }
         Ok(old)
     }

@@ -3,6 +3,7 @@
 
 use std::os::unix::fs::MetadataExt;
 
+use refdb::error::Reason;
 use refdb::{Edit, LogOrder, LogRewrite, ObjectId, RefName, Renaming, Signature};
 use refdb_testkit::repo::Repo;
 use refdb_testkit::state::Target;
@@ -303,9 +304,15 @@ for_every_format! {
             ("sym", "new", "refname refs/heads/sym is a symbolic ref"),
         ] {
             let (from, to) = (format!("refs/heads/{from}"), format!("refs/heads/{to}"));
-            let refused = repository.store().rename(name(&from), name(&to), b"m");
-            let message = refused.expect_err("refused").to_string();
-            assert!(message.starts_with(why), "{message}");
+            let refused = repository.store().rename(name(&from), name(&to), b"m").expect_err("refused");
+            assert!(refused.to_string().starts_with(why), "{refused}");
+            let reason = refused.rejection().map(|it| (it.reason, it.name.to_string(), it.index));
+            let expected = match why {
+                _ if why.contains("exists") => Some((Reason::NameConflict, to, 0)),
+                _ if why.contains("not found") => Some((Reason::NonexistentRef, from, 0)),
+                _ => None,
+            };
+            assert_eq!(reason, expected, "{why}");
         }
         let store = repository.store();
         for (to, why) in [
@@ -313,16 +320,21 @@ for_every_format! {
             ("refs/heads/sym", "reference already exists: 'refs/heads/sym'"),
             ("refs/heads/deep", "'refs/heads/deep/one' exists; cannot create 'refs/heads/deep'"),
         ] {
-            let refused = store.rename_to_new(name("refs/heads/main"), name(to), b"m");
-            let message = refused.expect_err("refused").to_string();
-            assert!(message.starts_with(why), "{message}");
+            let refused = store.rename_to_new(name("refs/heads/main"), name(to), b"m").expect_err("refused");
+            assert!(refused.to_string().starts_with(why), "{refused}");
+            let expected = match why.starts_with("reference already exists") {
+                true => Reason::CreateExists,
+                false => Reason::NameConflict,
+            };
+            assert_eq!(refused.rejection().map(|it| it.reason), Some(expected), "{why}");
         }
         // What is copied stays, and is in the way of names above and below it.
         for to in ["refs/heads/main/x", "refs/heads"] {
             let refused = store.copy(name("refs/heads/main"), name(to), b"m");
-            let message = refused.expect_err("refused").to_string();
+            let refused = refused.expect_err("refused");
             let why = format!("'refs/heads/main' exists; cannot create '{to}'");
-            assert!(message.starts_with(&why), "{message}");
+            assert!(refused.to_string().starts_with(&why), "{refused}");
+            assert_eq!(refused.rejection().map(|it| it.reason), Some(Reason::NameConflict));
         }
         assert_eq!(before.difference(&repo.state()), "");
     }
