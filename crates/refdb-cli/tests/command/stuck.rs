@@ -474,139 +474,40 @@ fn a_check_passes_over_what_it_may_not_read() {
     assert!(inspected.1.contains("refs/folder'"), "{inspected:?}");
 }
 
-/// Where a lock keeps tables from being merged, it is told which, and what is known of who holds it.
+/// Where a lock keeps tables from being merged, that of the list or of one table, it is told which, and what is
+/// known of who holds it.
 #[test]
 fn whoever_packs_is_told_of_the_lock_in_the_way() {
     for format in [Format::REFTABLE_SHA1, Format::REFTABLE_SHA256] {
         let (repo, _) = repository(format);
-        let lock = repo.git_dir().join("reftable/tables.list.lock");
-        fs::write(&lock, "").expect("a lock");
-        for args in [&["pack-refs", "--all"][..], &["refs", "optimize", "--all"]] {
-            let ours = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path());
-            let out = ours
-                .args(["-c", "reftable.lockTimeout=10"])
-                .args(args)
-                .run();
-            let said = String::from_utf8_lossy(&out.stderr).into_owned();
-            assert_eq!(out.code(), 255, "{said}");
-            let words = "error: unable to compact stack: data is locked\n";
-            assert!(said.starts_with(words), "{said}");
-            assert!(said.contains("tables.list.lock': File exists"), "{said}");
-            assert!(said.contains("refdb did not make it"), "{said}");
-        }
-    }
-}
-
-/// Without packed-refs nobody knows which refs there are: every command ends at once.
-#[test]
-fn a_packed_refs_that_cannot_be_read_ends_commands_as_in_git() {
-    for format in [Format::FILES_SHA1, Format::FILES_SHA256] {
-        let (repo, _) = repository(format);
-        let packed = repo.git_dir().join("packed-refs");
-        let _ = fs::remove_file(&packed);
-        fs::create_dir(&packed).expect("a directory");
-        for args in [
-            &["update-ref", "-d", "refs/heads/none"][..],
-            &["symbolic-ref", "refs/heads/s", "refs/heads/none"],
-            &["show-ref", "--exists", "refs/heads/none"],
-            &["refs", "exists", "refs/heads/none"],
-        ] {
-            let ours = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path());
-            let (ours, git) = (ours.args(args).run(), repo.git(args).run());
-            let said = String::from_utf8_lossy(&ours.stderr).into_owned();
-            assert_eq!(ours.code(), 128, "{args:?}: {said}");
-            assert_eq!(git.code(), 128, "{args:?}");
-            assert_eq!(said, String::from_utf8_lossy(&git.stderr), "{args:?}");
-        }
-    }
-}
-
-/// What only an unreadable file says is not lost for that: a reflog that gives a ref its value, and the `HEAD` of the
-/// repository in which somebody is.
-#[test]
-fn what_may_not_be_read_is_not_taken_for_none() {
-    let (repo, _) = repository(Format::FILES_SHA1);
-    repo.config("core.logAllRefUpdates", "true");
-    let commit = repo.objects().commits[0].to_string();
-    repo.update_refs(format!("create refs/heads/x {commit}\n"));
-    let inner = repo.path().join("inner");
-    repo.git(["init", "-q", "inner"]).run().ok();
-    let (loose, log) = ("refs/heads/x", "logs/refs/heads/x");
-    fs::write(repo.git_dir().join(loose), "damaged\n").expect("ours");
-    if !give_to(&repo, "1001:1001") {
-        eprintln!("skipped: only root gives files to others");
-        return;
-    }
-    let run = |args: &str| {
-        let script = format!("exec setpriv --reuid 1001 --regid 1001 --clear-groups \"$0\" {args}");
-        let run = oracle::run_of("/bin/sh", repo.path()).env("HOME", "/none");
-        let out = run.args(["-c", &script, env!("CARGO_BIN_EXE_refdb")]).run();
-        (
-            out.code(),
-            String::from_utf8_lossy(&out.stderr).into_owned(),
-        )
-    };
-    let mode = |path: &Path, mode| {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
-    };
-    let log = repo.git_dir().join(log);
-    mode(&log, 0);
-    let (code, said) = run("refs repair --no-dry-run");
-    assert!(code == 128 && said.contains("logs/refs/heads/x"), "{said}");
-    let left = fs::read(repo.git_dir().join(loose)).expect("it stays");
-    assert_eq!(left, b"damaged\n");
-    mode(&log, 0o644);
-    let (code, said) = run("refs repair --no-dry-run");
-    assert_eq!(code, 0, "{said}");
-
-    mode(&inner.join(".git/HEAD"), 0);
-    let (code, said) = run(&format!("-C inner update-ref refs/heads/oops {commit}"));
-    assert!(code == 128 && said.contains("HEAD"), "{said}");
-    assert!(give_to(&repo, "0:0"));
-    let value = fs::read_to_string(repo.git_dir().join(loose)).expect("a ref");
-    assert_eq!(value.trim_end(), commit);
-    assert!(!repo.git_dir().join("refs/heads/oops").exists());
-}
-
-/// As above, where it is the lock of a single table: somebody merges it, or did.
-#[test]
-fn whoever_packs_is_told_of_the_lock_of_a_table() {
-    for format in [Format::REFTABLE_SHA1, Format::REFTABLE_SHA256] {
-        let (repo, _) = repository(format);
         let dir = repo.git_dir().join("reftable");
-        let script = |name: &str| {
-            let id = &repo.objects().commits[0];
-            format!("create refs/heads/{name} {id}\n")
-        };
-        let git = |name: &str| {
-            let auto = [
-                "-c",
-                "reftable.autoCompaction=false",
-                "update-ref",
-                "--stdin",
-            ];
-            repo.git(auto)
-                .env("GIT_TEST_REFTABLE_AUTOCOMPACTION", "false")
-                .stdin(script(name))
+        for name in ["one", "two"] {
+            let script = format!("create refs/heads/{name} {}\n", repo.objects().commits[0]);
+            let git = repo.git(["update-ref", "--stdin"]).stdin(script);
+            git.env("GIT_TEST_REFTABLE_AUTOCOMPACTION", "false")
                 .run()
                 .ok();
-        };
-        ["lock-a", "lock-b"].into_iter().for_each(git);
+        }
         let list = fs::read_to_string(dir.join("tables.list")).expect("a list");
-        assert!(list.lines().count() > 1, "{list}");
         let table = list.lines().last().expect("a table");
-        fs::write(dir.join(format!("{table}.lock")), "").expect("a lock");
-        for args in [&["pack-refs", "--all"][..], &["refs", "optimize", "--all"]] {
-            let ours = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path());
-            let out = ours.args(args).run();
-            let said = String::from_utf8_lossy(&out.stderr).into_owned();
-            assert_eq!(out.code(), 255, "{said}");
-            let words = "error: unable to compact stack: data is locked\n";
-            assert!(said.starts_with(words), "{said}");
-            assert!(
-                said.contains(&format!("{table}.lock': File exists")),
-                "{said}"
-            );
+        for name in ["tables.list", table] {
+            let lock = dir.join(format!("{name}.lock"));
+            fs::write(&lock, "").expect("a lock");
+            for args in [&["pack-refs", "--all"][..], &["refs", "optimize", "--all"]] {
+                let ours = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path());
+                let out = ours
+                    .args(["-c", "reftable.lockTimeout=10"])
+                    .args(args)
+                    .run();
+                let said = String::from_utf8_lossy(&out.stderr).into_owned();
+                assert_eq!(out.code(), 255, "{said}");
+                let words = "error: unable to compact stack: data is locked\n";
+                assert!(said.starts_with(words), "{said}");
+                let file = format!("{name}.lock': File exists");
+                assert!(said.contains(&file), "{said}");
+                assert!(said.contains("refdb did not make it"), "{said}");
+            }
+            fs::remove_file(&lock).expect("it goes");
         }
     }
 }
