@@ -265,7 +265,11 @@ impl Search<'_> {
         if let Ok(false) = has_head {
             return Ok(None);
         }
-        let common_dir = self.common_dir_of(git_dir)?;
+        let common_dir = match self.common_dir_of(git_dir) {
+            // Nothing of it can be read: it is none.
+            Err(_) if has_head.is_err() => return Ok(None),
+            common_dir => common_dir?,
+        };
         let is_dir = |path: &Path| {
             let stat = self.system.stat(path);
             stat.is_ok_and(|stat| stat.kind == FileKind::Directory)
