@@ -473,7 +473,7 @@ fn close(
         frozen.leave();
     }
     let (finished, others) = others::Others::beside(context, places, journal.from, || {
-        finish::finish(context, folder, places, journal)
+        finish::finish(context, folder, places, journal, true)
     });
     if finished.is_err() {
         // They keep writers out of the old stores until whoever goes on with it has put those away.

@@ -44,6 +44,8 @@ const UNKNOWN: &str = "locks of the migration, or its list of them, were removed
 /// Puts the old stores away. Returns what processes that do not know of the new format wrote where it could not be
 /// carried over.
 ///
+/// `is_live` says that the migration itself does so, and not whoever cleans up after it.
+///
 /// When all is done, the journal says so: whoever finished it again would bring back what was carried over and has
 /// been deleted meanwhile.
 pub(super) fn finish(
@@ -51,6 +53,7 @@ pub(super) fn finish(
     folder: &Folder,
     places: &[Place],
     journal: Journal,
+    is_live: bool,
 ) -> Result<Vec<Message>> {
     let system = context.system.as_ref();
     let old = folder.old();
@@ -83,7 +86,9 @@ pub(super) fn finish(
                     }
                 }
                 (RefFormat::Reftable, Some(locked)) => {
-                    is_unknown |= !sweep(context, place, &old, locked, &mut warnings)?;
+                    // Of what ended in the middle, locks may be gone for other reasons.
+                    let all_locked = sweep(context, place, &old, locked, &mut warnings)?;
+                    is_unknown |= is_live && !all_locked;
                 }
                 (RefFormat::Reftable, None) => {}
             }

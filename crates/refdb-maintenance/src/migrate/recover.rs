@@ -80,7 +80,7 @@ pub(super) fn recover(context: &Context, folder: &Folder) -> Result<Found> {
     unlock_config(context, &path)?;
     remove_staged_config(context, folder)?;
     let found = if is_new {
-        let mut warnings = finish::finish(context, folder, &places, journal)?;
+        let mut warnings = finish::finish(context, folder, &places, journal, false)?;
         warnings.extend(late);
         finish::remove_all_barriers(context, &places, journal.to)?;
         for place in &places {
